@@ -170,6 +170,61 @@ export function plotHistogram(box, lines, label) {
   }));
 }
 
+/**
+ * Draws what several have of each span of time, one above the other, paler from `ahead` on. Returns what removes the plot.
+ * @param {HTMLElement} box
+ * @param {{ times: number[], length: number, lines: { title: string, values: number[] }[], unit: string, ahead: number }} content
+ * @param {{ now: number, label: string }} context
+ */
+export function plotStacks(box, { times, length, lines, unit, ahead }, { now, label }) {
+  // The whole stack is drawn first, and what is below in front of it.
+  const below = (count) => times.map((_, index) => lines.slice(0, count).reduce((sum, { values }) => sum + values[index], 0));
+  const stacked = lines.map((line, order) => ({ ...line, order, sums: below(order + 1) })).reverse();
+  const sumOf = (values, isIn) => valueText(values.reduce((sum, value, index) => sum + (isIn(times[index]) ? value : 0), 0), unit);
+  const told = (_, line, index) => {
+    const { values } = stacked[line - 1] ?? { values: [] };
+    const here = index === null || index === undefined || values[index] === undefined ? NONE : `${valueText(values[index], unit)}, ${momentOf(times[index], now)}`;
+    return { Had: sumOf(values, (at) => at < ahead), Ahead: sumOf(values, (at) => at >= ahead), Here: here };
+  };
+  const [from, to] = [times[0], times[times.length - 1] + length].map((at) => at / 1000);
+  return keep(box, label, [times.map((at) => at / 1000), ...stacked.map(({ sums }) => sums)], (colour, axis) => ({
+    cursor: { points: { show: false }, drag: { x: false, y: false } },
+    scales: { x: { range: () => [from, to] }, y: { range: (_, _low, high) => [0, (high || 1) * 1.1] } },
+    axes: [
+      { ...axis, size: 48, space: 96, values: (_, splits) => splits.map((_at, index) => tickText(splits, index)) },
+      { ...axis, size: 78, values: (_, splits) => splits.map((value) => valueText(value, unit)) },
+    ],
+    legend: { live: true },
+    series: [
+      {},
+      ...stacked.map(({ title, order }) => ({
+        label: title,
+        stroke: colour("surface"),
+        fill: colour(COLOURS[order % COLOURS.length]),
+        width: 1,
+        points: { show: false },
+        paths: Reflect.get(window, "uPlot").paths.bars({ size: [0.96, Infinity], align: 1 }),
+        values: told,
+      })),
+    ],
+    hooks: { draw: [(u) => paintAhead(u, ahead, colour)] },
+  }));
+}
+
+function paintAhead(u, ahead, colour) {
+  const { ctx } = u;
+  const { top, height, left, width } = u.bbox;
+  const x = u.valToPos(ahead / 1000, "x", true);
+  ctx.save();
+  ctx.globalAlpha = 0.5;
+  ctx.fillStyle = colour("surface");
+  ctx.fillRect(x, top, left + width - x, height);
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = colour("accent");
+  ctx.fillRect(x, top, 2 * devicePixelRatio, height);
+  ctx.restore();
+}
+
 // From 0 if that is not far away, with some room, so that a constant is a line in the middle.
 function rangeOf(low, high) {
   if (low === null || high === null) return [0, 1];

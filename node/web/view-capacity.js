@@ -2,6 +2,7 @@
 
 import { bytes } from "./bytes.js";
 import { element, icon, vector } from "./dom.js";
+import { plotStacks } from "./plot.js";
 import { LANES } from "./timeline-layout.js";
 import { setCall } from "./view-frame.js";
 import { dateOf, momentOf, parseDuration, shortTimeOf, spell } from "./words.js";
@@ -12,8 +13,6 @@ const AHEAD = 24;
 const HOURS = BACK + AHEAD;
 const STEPS = 10;
 const USAGE_PAGES = 20;
-const COLOURS = 6;
-const NARROWEST = 280;
 const HEADS = ["Campaign", "Seat-seconds of 24 h", "Booked ahead", "Moved in 24 h", "Budgets"];
 const LAST = HEADS.length - 1;
 // What is not limited at each instant.
@@ -21,13 +20,6 @@ const OVER_TIME = /seconds$|^delivered_|^bytes$/u;
 
 export function open(box, { api, model }) {
   let signature = "";
-  /** @type {(() => void) | null} */
-  let draw = null;
-  let wide = 0;
-  const observer = new ResizeObserver(() => {
-    if (box.clientWidth !== wide) draw?.();
-  });
-  observer.observe(box);
   return {
     events: ["campaign", "reservation"],
     gap: 60_000,
@@ -40,19 +32,16 @@ export function open(box, { api, model }) {
       const next = JSON.stringify([first, buckets, usage, campaigns.items]);
       if (next === signature) return;
       signature = next;
-      draw = () => drawAll({ buckets, usage, campaigns: campaigns.items, first });
-      draw();
+      drawAll({ buckets, usage, campaigns: campaigns.items, first });
     },
-    close: () => observer.disconnect(),
   };
 
   function drawAll({ buckets, usage, campaigns, first }) {
-    const scrolled = wide === box.clientWidth ? box.querySelector(".heat")?.scrollLeft : undefined;
-    wide = box.clientWidth;
+    const scrolled = box.querySelector(".heat")?.scrollLeft;
     const names = byShare(usage);
     box.replaceChildren(
       section("Occupied share of each hour", heat(buckets, first, model.now()), "Exclusive runs leave no time to others; normal and background runs overlap."),
-      section("Who takes it", usage.length ? takers(usage, names, first, Math.max(NARROWEST, box.clientWidth)) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
+      section("Who takes it", usage.length ? takers(usage, names, first, model.now()) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour. Pale: booked ahead."),
       section("Campaigns and budgets", budgets(campaigns, usage, names, model.now()), "Bars: what is used now, paler what is booked, and a line at the promised share or the soft limit."),
     );
     showHour(box.querySelector(".heat"), scrolled);
@@ -112,32 +101,19 @@ function heat(buckets, first, now) {
   return element("div", { class: "heat", tabindex: "0", role: "group", "aria-label": "Occupied share by class and hour" }, table);
 }
 
-// As wide as there is room, so that its words are as large as others.
-function takers(usage, names, first, width) {
-  const height = 130;
-  const step = width / HOURS;
-  const sums = Array.from({ length: HOURS }, () => new Map());
+// The seat-seconds of each campaign in each hour, one above the other.
+function takers(usage, names, first, now) {
+  const at = new Map(names.map((name) => [name, new Array(HOURS).fill(0)]));
   for (const { campaign, starts_at: starts, seat_seconds: seconds } of usage) {
-    const hour = sums[Math.round((Date.parse(starts) - first) / HOUR)];
-    hour?.set(campaign, (hour.get(campaign) ?? 0) + seconds);
+    const hour = Math.round((Date.parse(starts) - first) / HOUR);
+    if (hour >= 0 && hour < HOURS) at.get(campaign)[hour] += seconds;
   }
-  const most = Math.max(1, ...sums.map((hour) => [...hour.values()].reduce((sum, seconds) => sum + seconds, 0)));
-  const svg = vector("svg", { class: "takers", viewBox: `0 0 ${width} ${height + 18}`, role: "img", "aria-label": `Seat-seconds of each hour by campaign, at most ${Math.round(most)}: ${names.join(", ")}` });
-  sums.forEach((hour, index) => {
-    let y = height;
-    names.forEach((name, order) => {
-      const tall = ((hour.get(name) ?? 0) / most) * (height - 6);
-      if (!tall) return;
-      y -= tall;
-      const bar = vector("rect", { class: `part line-${order % COLOURS}`, x: index * step + 1, y, width: step - 2, height: tall, opacity: index < BACK ? 1 : 0.55 });
-      bar.append(vector("title", {}, `${name}, ${shortTimeOf(first + index * HOUR)}: ${Math.round(hour.get(name))} seat-seconds`));
-      svg.append(bar);
-    });
-    if (index % 6 === 0) svg.append(vector("text", { class: "tick", x: index * step + 1, y: height + 14 }, shortTimeOf(first + index * HOUR)));
-  });
-  svg.append(vector("line", { class: "present", x1: BACK * step, x2: BACK * step, y1: 0, y2: height }));
-  const keys = names.map((name, order) => element("span", { class: `key line-${order % COLOURS}` }, name));
-  return element("figure", { class: "chart" }, svg, element("figcaption", {}, keys, element("span", {}, "pale: booked ahead")));
+  const times = Array.from({ length: HOURS }, (_, index) => first + index * HOUR);
+  const lines = names.map((name) => ({ title: name, values: at.get(name) }));
+  const box = element("div", { class: "plot takers" });
+  const label = `Seat-seconds of each hour by campaign: ${names.join(", ")}`;
+  queueMicrotask(() => plotStacks(box, { times, length: HOUR, lines, unit: "s", ahead: first + BACK * HOUR }, { now, label }));
+  return box;
 }
 
 function budgets(campaigns, usage, names, now) {
