@@ -157,9 +157,7 @@ function pairRow(pair, now) {
   return element("tr", { class: LOOKS[look].kind, role: "row" }, cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content.flat().filter(Boolean))));
 }
 
-function whyOf({ outcome, reason, causes }, now) {
-  return readable(outcome?.reason ?? reason ?? causes[0]?.example ?? "", now);
-}
+const whyOf = ({ outcome }, now) => readable(outcome?.reason ?? "", now);
 
 const deliveryOf = ({ due, delivered }) => (due ? `${delivered} of ${due}` : "nothing due");
 

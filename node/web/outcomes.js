@@ -48,13 +48,11 @@ export function lookOfResult({ state, outcome }) {
 
 /**
  * Returns the name of the look of a pair: as its node has judged it, or refused if it has no task that could be judged.
- * @param {{ state: string, outcome?: { judgement: string } | null, latest: any, due: number }} pair
+ * @param {{ state: string, outcome: { judgement: string } | null }} pair
  */
-export function lookOf({ state, outcome, latest, due }) {
+export function lookOf({ state, outcome }) {
   if (state === "refused") return "refused";
-  // A node that judges no pairs yet tells whether there is a result.
-  const judgement = outcome?.judgement ?? (latest ? "good" : due ? "failed" : "unknown");
-  return judgement in LOOKS ? judgement : "unknown";
+  return outcome && outcome.judgement in LOOKS ? outcome.judgement : "unknown";
 }
 
 /**

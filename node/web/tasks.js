@@ -2,7 +2,8 @@
 
 import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
-import { doubt, headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
+import { lookOf } from "./outcomes.js";
+import { doubt, headlineOf, outcomeBadge, stateBadge, ticking, timeElement } from "./parts.js";
 import { addressOf, hrefOf } from "./place.js";
 import { dateOf, readable, scheduleWords, stateOf } from "./words.js";
 
@@ -12,6 +13,7 @@ const PAGE = 50;
 const COLUMNS = [
   { title: "State", sort: "state" },
   { title: "Task", sort: "name" },
+  { title: "Outcome" },
   { title: "Last value" },
   { title: "Mesh", sort: "mesh" },
   { title: "Schedule" },
@@ -25,7 +27,7 @@ export const STATES = { "": "in any state", "active,paused": "that go on", refus
 
 const FIELDS = [
   ...["id", "headline", "state", "reason", "waiting", "revision", "paused_at", "schedule", "after", "lead", "led_here"],
-  ...["campaign", "created_at", "next_run_at", "planned", "runs", "latest", "pool", "seats", "parent", "requester", "test", "reference"],
+  ...["campaign", "created_at", "next_run_at", "planned", "runs", "latest", "outcome", "pool", "seats", "parent", "requester", "test", "reference"],
 ].join();
 
 /**
@@ -105,6 +107,7 @@ function taskRow(task, button, now) {
   const cells = [
     ["badge", stateBadge(task.state)],
     ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, readable(why, now)))],
+    ["judged", ...outcomeOf(task, now)],
     ["value", ...(latest ? latestOf(latest, now) : [])],
     ["mesh", mesh ? element("a", { href: addressOf({ mesh }) }, mesh) : null],
     ["schedule", scheduleWords(task.schedule, now, task.after)],
@@ -117,6 +120,13 @@ function taskRow(task, button, now) {
     { class: `task ${stateOf(task.state).kind}`, role: "row" },
     cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content)),
   );
+}
+
+// What is to be thought of its newest slot, and why; a task that was refused has said so.
+function outcomeOf({ state, outcome }, now) {
+  const look = lookOf({ state: "active", outcome });
+  if (state === "refused" || look === "unknown") return [];
+  return [outcomeBadge(look), look === "good" || !outcome.reason ? null : element("p", { class: "reason" }, readable(outcome.reason, now))];
 }
 
 function latestOf({ run, ends_at: ended, summary, verdict }, now) {

@@ -37,6 +37,8 @@ async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
         tip = await page.text("#mesh-view .tip")
         [median] = (m["value"] for m in run["metrics"] if m["name"] == "rtt_median_ms")
         assert "a → b" in tip
+        assert "fair" in tip
+        assert "rtt_median_ms is" in tip
         assert f"rtt median {float(f'{median:.3g}'):g} ms" in tip
         assert "1 of 1 delivered" in tip
         assert await violations(page, within="#view-panel") == []
