@@ -658,6 +658,7 @@ class NodeService:
             log.warning("no tool can run", reason=error.detail)
             return
         self.capabilities.run_with(rights.standing)
+        self.capabilities.know_versions(self.launcher.versions.known)
         weaker = rights.weaknesses(os.geteuid())
         if weaker:
             log.warning("tools are confined, but", account=rights.account, weaker="; ".join(weaker))

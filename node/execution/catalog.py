@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +13,14 @@ from pydantic import ValidationError
 
 from node.execution import privileges
 from node.execution.privileges import ProcessPrivileges
-from node.model.contexts import Context
+from node.model.contexts import Context, ContextKind
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.reason import Reason
 from node.model.reasons import (
     no_common_tool,
     program_not_installed,
+    program_too_old,
+    target_link_local,
     tool_cannot_measure,
     tool_not_bindable,
     tool_reaches_unchecked,
@@ -29,6 +33,7 @@ from node.plugins import registry
 from node.plugins.contracts import (
     Bindable,
     Metric,
+    Requirement,
     Result,
     StreamingTest,
     Test,
@@ -36,6 +41,9 @@ from node.plugins.contracts import (
     unchecked,
 )
 from node.plugins.figures import usable_metrics
+
+_WITH_ZONES = 6
+"""The version of IP whose link-local addresses need an interface."""
 
 
 def unfit_tool(tool: Tool, spec: Any) -> Reason | None:
@@ -50,6 +58,27 @@ def unchecked_tool(tool: Tool, spec: Any) -> Reason | None:
     return None if why is None else tool_reaches_unchecked(why)
 
 
+def _zoneless(test: Test | None, spec: Any, context: Context | None) -> Reason | None:
+    """Return why a link-local target cannot be measured from here; None if it can, or is none."""
+    if test is None or (context is not None and context.kind is ContextKind.INTERFACE):
+        return None
+    targets = set(test.hosts(spec)) - set(test.participants(spec))
+    local = next((host for host in sorted(targets) if _is_link_local(host)), None)
+    return None if local is None else target_link_local(local)
+
+
+def _is_link_local(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.version == _WITH_ZONES and address.is_link_local
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d{1,18}", version))
+
+
 class Capabilities:
     """Tests and tools by name; installation is checked when it is needed."""
 
@@ -61,6 +90,7 @@ class Capabilities:
         """``which(program)`` finds a program on the PATH; ``standing()`` are our privileges."""
         self._which = which
         self._standing = standing
+        self._version_of: Callable[[Requirement], str | None] = lambda _: None
         self.tests: Mapping[str, Test] = registry.tests()
         self.tools: Mapping[str, Tool] = registry.tools()
         self.unusable: tuple[tuple[str, str, str], ...] = tuple(
@@ -77,6 +107,12 @@ class Capabilities:
     def run_with(self, standing: ProcessPrivileges) -> None:
         """Set the privileges with which tools are started here."""
         self._standing = lambda: standing
+
+    def know_versions(self, version_of: Callable[[Requirement], str | None]) -> None:
+        """Take versions of programs from ``version_of``, and have it ask those that are there."""
+        self._version_of = version_of
+        for tool in self.tools.values():
+            self.missing_program(tool)
 
     @property
     def resources(self) -> frozenset[str]:
@@ -130,7 +166,13 @@ class Capabilities:
         for program, package in programs:
             if self._which(program) is None:
                 return program_not_installed(program, package)
-        return None
+        return None if requirement.least is None else self._too_old(requirement, requirement.least)
+
+    def _too_old(self, requirement: Requirement, least: str) -> Reason | None:
+        version = self._version_of(requirement)
+        if version is None or _numbers(version) >= _numbers(least):
+            return None
+        return program_too_old(requirement.program, version, least, requirement.package)
 
     def binding_refusal(self, tool: Tool, context: Context | None) -> Reason | None:
         """Return why a tool cannot measure from a context; None if it can, or there is none."""
@@ -182,10 +224,12 @@ class Capabilities:
         of a ``foreign`` task, one that another node leads, those that reach only checked targets.
         """
         tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
+        zoneless = None if foreign else _zoneless(self.tests.get(test), spec, context)
         reasons = {
             tool.name: unfit_tool(tool, spec)
             or self.refusal(tool, spec)
             or self.binding_refusal(tool, context)
+            or zoneless
             or (unchecked_tool(tool, spec) if foreign else None)
             for tool in tools
         }

@@ -32,6 +32,7 @@ from node.execution.spec_secrets import SpecSecrets
 from node.execution.staggering import StartStaggerer
 from node.execution.targets import ForeignTargets, mere_targets
 from node.execution.tool_runner import ToolRunner
+from node.execution.versions import Versions
 from node.model import contexts, late_runs, times
 from node.model.errors import (
     DatabaseUnavailable,
@@ -187,6 +188,11 @@ class Launcher:
             self._stop(UUID(notice.id))
         elif notice.kind == "task" and notice.words[-1] in {"cancelled", "refused"}:
             self._woken.set()
+
+    @property
+    def versions(self) -> Versions:
+        """The versions of the programs on this host."""
+        return self._observer.versions
 
     def _stop(self, run: UUID) -> None:
         cancelled = self._cancelled.get(run)

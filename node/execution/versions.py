@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shutil
 from pathlib import Path
@@ -32,18 +33,32 @@ class Versions:
         """Return the version of a tool's program; None if unknown. Our own have Parley's."""
         if tool.requirement is None:
             return program_version()
-        file = _file_state(tool.requirement.program)
-        if file is None or not tool.requirement.version_argv:
+        asked = self._asked(tool.requirement)
+        return None if asked is None else await asyncio.shield(asked)
+
+    def known(self, requirement: Requirement) -> str | None:
+        """Return the version of a program as far as it has answered; None if it has not.
+
+        A program that was not asked yet, or is another one by now, is asked beside everything else.
+        """
+        with contextlib.suppress(RuntimeError):  # no loop runs: nothing can be asked
+            asyncio.get_running_loop()
+            asked = self._asked(requirement)
+            if asked is not None and asked.done() and not asked.cancelled():
+                return asked.result()
+        return None
+
+    def _asked(self, requirement: Requirement) -> asyncio.Task[str | None] | None:
+        """Return the answer of a program, which may be under way; None if there is no program."""
+        file = _file_state(requirement.program)
+        if file is None or not requirement.version_argv:
             return None
-        entry = self._cache.get(tool.requirement.program)
+        entry = self._cache.get(requirement.program)
         if entry is None or entry[0] != file:
             # Cached as a task, so that concurrent callers wait for the same answer.
-            entry = (
-                file,
-                asyncio.create_task(self._ask(tool.requirement), name=f"version {file[0]}"),
-            )
-            self._cache[tool.requirement.program] = entry
-        return await asyncio.shield(entry[1])
+            entry = (file, asyncio.create_task(self._ask(requirement), name=f"version {file[0]}"))
+            self._cache[requirement.program] = entry
+        return entry[1]
 
     async def _ask(self, requirement: Requirement) -> str | None:
         try:

@@ -453,6 +453,16 @@ tool_not_bindable = ReasonKind[[str]]("tool-not-bindable", "cannot be bound to a
 program_not_installed = ReasonKind[[str, str]](
     "program-not-installed", "{program} is not installed; apt install {package}"
 )
+program_too_old = ReasonKind[[str, str, str, str]](
+    "program-too-old",
+    "{program} {version} is older than {least}, the oldest version that is read right; "
+    "install a newer {package}",
+)
+target_link_local = ReasonKind[[str]](
+    "target-link-local",
+    "{target} is link-local, so it is reached by one interface only; name that as the context "
+    "to measure from: --context NODE=interface:NAME",
+)
 no_raw_sockets = ReasonKind[[str, str]](
     "no-raw-sockets", "{program} needs CAP_NET_RAW for this, which tools lack here; {advice}"
 )

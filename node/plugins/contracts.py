@@ -64,6 +64,8 @@ class Requirement:
 
     ``version_argv`` makes the program print its version, and the first group of ``version_pattern``
     extracts it; both streams are searched, because some programs print it to standard error.
+    ``least`` is the oldest version that measures what is asked of it; hosts with an older one lack
+    the tool.
     ``privilege(spec)`` is the privilege needed to measure ``spec``; ``privileged`` is the program
     whose file carries that privilege (a set-user-ID bit, a file capability), if it is another
     program. ``congestion(spec)`` is the congestion control of its TCP connections; hosts that lack
@@ -75,6 +77,7 @@ class Requirement:
     package: str
     version_argv: tuple[str, ...] = ()
     version_pattern: str = r"(\d+(?:\.\d+)+)"
+    least: str | None = None
     privilege: Callable[[Any], Privilege | None] = field(default=_none)
     privileged: str | None = None
     congestion: Callable[[Any], str | None] = field(default=_none)

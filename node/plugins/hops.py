@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND
 from node.plugins.contracts import Result
+from node.plugins.plausibility import LONGEST_MS, Sieve
 from node.plugins.tests.trace import (
     PROBES_DEFAULT,
     TCP_PORT_DEFAULT,
@@ -25,11 +26,14 @@ _NAME_MAX = 253
 
 @dataclass(frozen=True)
 class Probe:
-    """One packet and its answer; ``address`` is None if there was no answer."""
+    """One packet and its answer; ``address`` is None if there was no answer.
+
+    ``rtt_ms`` is None if what was printed cannot be the time of an answer.
+    """
 
     ttl: int
     address: str | None = None
-    rtt_ms: float = 0.0
+    rtt_ms: float | None = 0.0
     said: str | None = None
     name: str | None = None
     as_numbers: tuple[int, ...] = ()
@@ -50,6 +54,12 @@ def port_of(spec: TraceSpec) -> int:
     return TCP_PORT_DEFAULT if spec.port is None else spec.port
 
 
+def time_of(sieve: Sieve, printed: object, per_ms: int = 1) -> float | None:
+    """Return the milliseconds of an answer, of which a program prints ``per_ms`` units each."""
+    number = sieve.number("the time of an answer", printed, most=LONGEST_MS * per_ms)
+    return None if number is None else number / per_ms
+
+
 def address_in(text: str, program: str) -> str:
     """Return an address in its shortest form, without the interface of a link-local one.
 
@@ -62,12 +72,19 @@ def address_in(text: str, program: str) -> str:
 
 
 def assemble_path(
-    program: str, spec: TraceSpec, dest: str, probes: Iterable[Probe], *, paris: bool
+    program: str,
+    spec: TraceSpec,
+    dest: str,
+    probes: Iterable[Probe],
+    *,
+    paris: bool,
+    sieve: Sieve | None = None,
 ) -> Result:
     """Assemble the result from all probes, in any order, answered or not.
 
-    ``dest`` is the address at the end of the path. An answer that took longer than ``wait`` counts
-    as lost. Probes sent beyond dest, and silent hops at the end, are left out.
+    ``dest`` is the address at the end of the path, ``sieve`` has noted what is left out. An answer
+    that took longer than ``wait`` counts as lost. Probes sent beyond dest, and silent hops at the
+    end, are left out.
 
     :raises ToolOutputError: a hop was never probed, or there are too many probes.
     """
@@ -81,7 +98,7 @@ def assemble_path(
     last = min(distances, default=spec.hops_max)
     seen = [each for each in packets if each.ttl <= last]
     wait_ms = wait_of(spec) / MILLISECOND
-    answered = [each for each in seen if each.address is not None and each.rtt_ms <= wait_ms]
+    answered = [each for each in seen if each.address is not None and (each.rtt_ms or 0) <= wait_ms]
     farthest = max((each.ttl for each in answered), default=0)
     hops = tuple(_hop(ttl, seen, answered) for ttl in range(1, farthest + 1))
     return TraceResult(
@@ -92,6 +109,7 @@ def assemble_path(
         hops=hops,
         hops_tried=max((each.ttl for each in seen), default=0),
         path=tuple(_most_frequent_address(hop) for hop in hops),
+        notes=() if sieve is None else sieve.notes,
     ).model_dump(mode="json")
 
 
@@ -114,7 +132,7 @@ def _answers_of_address(address: str, answers: list[Probe]) -> HopAddress:
         address=address,
         name=None if name is None or name == address else name[:_NAME_MAX],
         as_numbers=next((each.as_numbers for each in answers if each.as_numbers), ()),
-        rtts_ms=tuple(round(each.rtt_ms, 4) for each in answers),
+        rtts_ms=tuple(round(each.rtt_ms, 4) for each in answers if each.rtt_ms is not None),
         said=next((each.said for each in answers if each.said), None),
     )
 

@@ -12,6 +12,7 @@ from node.model.wire.fields import Document
 from node.plugins.contracts import Merged, Part, Requirement
 from node.plugins.fields import CountField
 from node.plugins.participation import fill, joined_reasons, part_of
+from node.plugins.plausibility import find_endless_time
 
 INTERVALS_MAX = 3600
 """Maximum number of intervals of a run."""
@@ -91,9 +92,10 @@ class TargetTest(OwnTest):
         part, reason = part_of(parts, 0, self.result_model)
         if part is None:
             return Merged(None, reason)
-        return Merged(
-            part.model_dump(mode="json"), joined_reasons(reason, self.shortfall(spec, part))
-        )
+        result = part.model_dump(mode="json")
+        if (endless := find_endless_time(result)) is not None:
+            return Merged(None, joined_reasons(reason, endless))
+        return Merged(result, joined_reasons(reason, self.shortfall(spec, part)))
 
     def shortfall(self, spec: Any, result: Any) -> str | None:
         """Return how a result falls short of the spec; None if it does not."""

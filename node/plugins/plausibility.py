@@ -20,8 +20,11 @@ from pydantic import Field
 COUNT_MAX = 2**63 - 1
 RATE_MAX_BPS = 1e13
 """Bits per second: no host that runs a tool moves more."""
+LONGEST_MS = 7_200_000
+"""Milliseconds: specs allow an hour, and no single answer takes longer than twice that."""
 NOTES_MAX = 10
 
+_DURATION = re.compile(r"_ms(\.\w+)?$")
 _SHOWN_MAX = 40
 _NOTE_MAX = 300
 _NUMBER = re.compile(r"[-+]?\d{1,18}(?:[.,]\d{1,18})?(?:[eE][-+]?\d{1,2})?", re.ASCII)
@@ -105,6 +108,19 @@ def tree(value: object, *keys: str) -> Mapping[str, Any]:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+def find_endless_time(result: object, path: str = "") -> str | None:
+    """Return which duration of a result (``…_ms``) no run can have taken; None if each can be."""
+    if isinstance(result, Mapping):
+        parts = ((f"{path}.{name}" if path else str(name), it) for name, it in result.items())
+    elif isinstance(result, list | tuple):
+        parts = ((path, it) for it in result)
+    elif isinstance(result, int | float) and result > LONGEST_MS and _DURATION.search(path):
+        return f"{path} cannot be {result:g} ms"
+    else:
+        return None
+    return next(filter(None, (find_endless_time(it, name) for name, it in parts)), None)
 
 
 def with_notes(summary: str, result: Mapping[str, Any] | None) -> str:

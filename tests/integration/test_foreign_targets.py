@@ -54,7 +54,7 @@ CLOUD = "169.254.169.254"
         ("dns", {"name": "x.example", "server": "::ffff:127.0.0.1"}, "a loopback address"),
         ("rtt", {"dest": "0x7f000001"}, "a loopback address"),
         ("trace", {"dest": "localhost"}, "this host itself"),
-        ("mtu", {"dest": "fe80::1"}, "a link-local address"),
+        ("mtu", {"dest": "169.254.7.7"}, "a link-local address"),
         ("rtt", {"dest": "192.168.7.7"}, "a private address"),
         ("tcp", {"dest": "::ffff:0:10.7.7.7", "port": 22}, "a private address"),
     ],

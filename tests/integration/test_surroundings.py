@@ -178,8 +178,11 @@ async def test_a_program_is_asked_for_its_version_once(
     install("echo measure v1.2-beta >&2")
     assert await asyncio.gather(*(versions.of(tool) for _ in range(5))) == ["1.2-beta"] * 5
     assert asked == ["measure"]
+    assert versions.known(needed) == "1.2-beta"
     install("exit 3")
+    assert versions.known(needed) is None  # asked, and not answered yet
     assert await versions.of(tool) is None
+    assert asked == ["measure"] * 2
     program.unlink()
     assert await versions.of(tool) is None
     assert await versions.of(tools()["stamp"]) is not None

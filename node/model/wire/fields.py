@@ -139,8 +139,12 @@ def _host(value: object) -> object:
             )
             raise ValueError(fault_of_name(value) or msg)
     elif "%" in value:
-        msg = "an address with a zone is not accepted; leave the zone out"
-        raise ValueError(msg)
+        address, _, zone = value.partition("%")
+        interface = zone if zone.isascii() and zone.isalnum() else "NAME"
+        raise ValueError(
+            f"an address with a zone is not accepted; write {address}, and name the interface as "
+            f"the context to measure from: --context NODE=interface:{interface}"
+        )
     return value
 
 

@@ -22,6 +22,7 @@ from node.plugins.fields import (
 )
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import TargetTest
+from node.plugins.plausibility import Notes
 
 HOPS_MAX = 64
 PROBES_MAX = 10
@@ -121,6 +122,7 @@ class TraceResult(Document):
         max_length=255,
         description="For comparisons: the address of each hop that answered most, or null.",
     )
+    notes: Notes = ()
 
 
 class TraceTest(TargetTest):

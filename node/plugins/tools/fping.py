@@ -57,6 +57,7 @@ class FpingTool(ClientTool):
         "fping",
         "fping",
         ("fping", "--version"),
+        least="4.0",  # earlier ones are two programs, one for each version of IP
         privilege=lambda _: Privilege.RAW,
         connects=lambda _: False,
     )

@@ -78,6 +78,7 @@ class Iperf3Tool(OwnTool):
         "iperf3",
         "iperf3",
         ("iperf3", "--version"),
+        least=LEAST,
         congestion=lambda spec: spec.control,
     )
     tried: tuple[str, ...] = ("3.12", "3.18", "3.22")

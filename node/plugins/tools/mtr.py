@@ -14,9 +14,10 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
-from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
+from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, time_of, wait_of
 from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import ADDRESS, resolving_command, split_address
+from node.plugins.plausibility import Sieve
 from node.plugins.reading import failure
 from node.plugins.tests.trace import TraceSpec
 
@@ -29,11 +30,10 @@ _FIRST_HOPS = 10
 """Each packet gets a tenth of the round's time until the number of hops is known."""
 
 _LINE = re.compile(
-    r"(?P<kind>[xhdp]) (?P<hop>\d{1,3}) (?P<word>\S{1,253})(?: (?P<sequence>\d{1,9}))?"
+    r"(?P<kind>[xhdp]) (?P<hop>\d{1,3}) (?P<word>\S{1,400})(?: (?P<sequence>\d{1,9}))?"
 )
 
 _KNOWN = re.compile(r"[xhdp] ")
-_TIME = re.compile(r"\d{1,12}", re.ASCII)
 
 
 class MtrTool(ClientTool):
@@ -84,13 +84,15 @@ class MtrTool(ClientTool):
         :raises ToolOutputError: it could not send, was ended early, or contradicts itself.
         """
         dest, lines = split_address(output, "mtr")
-        probes = _probes(lines)
+        sieve = Sieve()
+        probes = _probes(sieve, lines)
         if not probes or output.exit_code != 0 or output.ended_by != "itself":
             raise failure(output, "mtr", "it printed no path")
-        return assemble_path("mtr", part.spec, dest, _without_refusals(dest, probes), paris=False)
+        seen = _without_refusals(dest, probes)
+        return assemble_path("mtr", part.spec, dest, seen, paris=False, sieve=sieve)
 
 
-def _probes(lines: Iterable[str]) -> list[Probe]:
+def _probes(sieve: Sieve, lines: Iterable[str]) -> list[Probe]:
     """Parse the packets: ``x HOP NUMBER`` is sent, ``p HOP MICROSECONDS NUMBER`` answered.
 
     ``h HOP ADDRESS`` precedes the first answer from there, ``d HOP NAME`` a later one.
@@ -109,10 +111,8 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
             names[ttl] = word
         elif sequence not in sent or sent[sequence].ttl != ttl or ttl not in addresses:
             raise ToolOutputError(f"mtr reports an answer to a packet it did not send: {line[0]}")
-        elif not _TIME.fullmatch(word):
-            raise ToolOutputError(f"mtr reports an answer after {word} microseconds")
         else:
-            sent[sequence] = Probe(ttl, addresses[ttl], int(word) / MILLISECOND)
+            sent[sequence] = Probe(ttl, addresses[ttl], time_of(sieve, word, MILLISECOND))
     return [replace(probe, name=names.get(probe.ttl)) for probe in sent.values()]
 
 

@@ -20,11 +20,11 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
-from node.plugins.fields import NonNegative
-from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
+from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, time_of, wait_of
 from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import ADDRESS, resolving_command, split_address
 from node.plugins.participation import first_fault
+from node.plugins.plausibility import Sieve
 from node.plugins.reading import failure
 from node.plugins.tests.trace import TraceSpec
 
@@ -58,7 +58,7 @@ class _Hop(BaseModel):
     addr: Annotated[str, Field(max_length=100)]
     probe_ttl: Annotated[int, Field(ge=1, le=255)]
     probe_id: Annotated[int, Field(ge=1, le=255)]
-    rtt: NonNegative
+    rtt: float | int | None = None
     icmp_type: Annotated[int, Field(ge=0, le=255)] | None = None
     icmp_code: Annotated[int, Field(ge=0, le=255)] | None = None
 
@@ -134,8 +134,10 @@ class ScamperTool(ClientTool):
             raise _output_error(output, _unsent_reason(part.spec, trace))
         if address_in(trace.dst, "scamper") != dest:
             raise ToolOutputError(f"scamper traced {trace.dst}, not {dest}")
-        probes = list(_probes(trace, probes_of(part.spec)))
-        return assemble_path("scamper", part.spec, dest, probes, paris=trace.method in _PARIS)
+        sieve = Sieve()
+        probes = list(_probes(sieve, trace, probes_of(part.spec)))
+        paris = trace.method in _PARIS
+        return assemble_path("scamper", part.spec, dest, probes, paris=paris, sieve=sieve)
 
 
 def _output_error(output: Output, otherwise: str) -> ToolOutputError:
@@ -149,11 +151,12 @@ def _unsent_reason(spec: TraceSpec, trace: _Trace) -> str:
     return reason
 
 
-def _probes(trace: _Trace, per_hop: int) -> Iterator[Probe]:
+def _probes(sieve: Sieve, trace: _Trace, per_hop: int) -> Iterator[Probe]:
     """Yield the answered packets, and each hop's unanswered ones."""
     answered = {(hop.probe_ttl, hop.probe_id) for hop in trace.hops}
     for hop in trace.hops:
-        yield Probe(hop.probe_ttl, address_in(hop.addr, "scamper"), hop.rtt, _refusal_code(hop))
+        address, rtt_ms = address_in(hop.addr, "scamper"), time_of(sieve, hop.rtt)
+        yield Probe(hop.probe_ttl, address, rtt_ms, _refusal_code(hop))
     for ttl in range(1, trace.hop_count + 1):
         for number in range(1, per_hop + 1):
             if (ttl, number) not in answered:

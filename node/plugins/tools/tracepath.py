@@ -13,9 +13,10 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.hops import Probe, address_in, assemble_path
+from node.plugins.hops import Probe, address_in, assemble_path, time_of
 from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import ADDRESS, resolving_command, split_address
+from node.plugins.plausibility import Sieve
 from node.plugins.reading import failure
 from node.plugins.tests.mtu import MtuLimit, MtuResult, MtuSpec
 from node.plugins.tests.trace import TraceSpec
@@ -29,7 +30,7 @@ _MTU_MAX = 65_535
 
 _ANSWER = re.compile(
     r" ?(?P<ttl>\d{1,3})\??: {1,2}(?P<who>\S{1,253})(?: \((?P<address>\S{1,100})\))? +"
-    r"(?P<rtt_ms>\d{1,9}\.\d{3})ms ?(?P<told>.{0,60})",
+    r"(?P<rtt_ms>[-+]?(?:\d[\d.,eE+-]{0,400}|nan|inf))ms ?(?P<told>.{0,60})",
     re.ASCII,
 )
 _OWN = re.compile(
@@ -89,7 +90,9 @@ class TracepathTool(ClientTool):
             raise failure(output, "tracepath", "it printed no result")
         if isinstance(part.spec, MtuSpec):
             return _mtu(dest, lines, _parse_bytes(resume["mtu"]))
-        return assemble_path("tracepath", part.spec, dest, _probes(lines), paris=False)
+        sieve = Sieve()
+        probes = _probes(sieve, lines)
+        return assemble_path("tracepath", part.spec, dest, list(probes), paris=False, sieve=sieve)
 
 
 def _trace_refusal(spec: TraceSpec) -> str | None:
@@ -112,7 +115,7 @@ def _check(lines: Iterable[str]) -> None:
             raise ToolOutputError(f"tracepath reports an unknown hop: {line.strip()[:60]}")
 
 
-def _probes(lines: Iterable[str]) -> Iterator[Probe]:
+def _probes(sieve: Sieve, lines: Iterable[str]) -> Iterator[Probe]:
     """Yield the answers of hops, without those that only report a length."""
     for line in lines:
         if silent := _SILENT.fullmatch(line):
@@ -122,7 +125,9 @@ def _probes(lines: Iterable[str]) -> Iterator[Probe]:
             message = error and _MEANT.get(error["said"], error["said"])
             address = address_in(answer["address"] or answer["who"], "tracepath")
             name = answer["who"] if answer["address"] else None
-            yield Probe(int(answer["ttl"]), address, float(answer["rtt_ms"]), message, name)
+            yield Probe(
+                int(answer["ttl"]), address, time_of(sieve, answer["rtt_ms"]), message, name
+            )
 
 
 def _mtu(dest: str, lines: list[str], mtu: int) -> Result:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
-from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
+from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, time_of, wait_of
 from node.plugins.outline import ClientTool
+from node.plugins.plausibility import Sieve
 from node.plugins.reading import failure, text_of
 from node.plugins.tests.trace import TraceSpec
 
@@ -25,7 +26,8 @@ name servers take longer than this on average, the run fails."""
 _HEADER = re.compile(r"traceroute to \S{1,253} \((?P<address>[^)\s]{1,100})\), \d{1,3} hops max")
 _HOP = re.compile(r" ?(?P<ttl>\d{1,3}) {1,2}(?P<rest>\S.*)")
 _WORDS = re.compile(
-    r"(?P<lost>\*)(?!\S)|(?P<rtt_ms>\d{1,9}(?:\.\d{1,6})?) ms(?: (?P<said>!\S{0,10}))?(?!\S)"
+    r"(?P<lost>\*)(?!\S)"
+    r"|(?P<rtt_ms>[-+]?(?:\d[\d.,eE+-]{0,400}|nan|inf)) ms(?: (?P<said>!\S{0,10}))?(?!\S)"
     r"|\[(?P<systems>[^]]{0,300})\]"
     r"|(?:(?P<name>\S{1,253}) \()?(?P<address>[0-9A-Fa-f:.]{2,45}(?:%\S{1,20})?)\)?(?!\S)",
     re.ASCII,
@@ -45,6 +47,7 @@ class TracerouteTool(ClientTool):
         "traceroute",
         "traceroute",
         ("traceroute", "--version"),
+        least="2.1.0",  # earlier ones wait one time for all packets
         privilege=lambda spec: None if spec.protocol == "udp" else Privilege.RAW,
         connects=lambda spec: spec.protocol == "tcp",
     )
@@ -90,9 +93,12 @@ class TracerouteTool(ClientTool):
             raise failure(output, "traceroute", "it printed no path")
         if output.ended_by != "itself" and not _is_complete(part.spec, hops):
             raise failure(output, "traceroute", "it did not finish")
-        probes = [probe for hop in hops for probe in _probes(int(hop["ttl"]), hop["rest"])]
+        sieve = Sieve()
+        probes = [it for hop in hops for it in _probes(sieve, int(hop["ttl"]), hop["rest"])]
         dest = address_in(header["address"], "traceroute")
-        return assemble_path("traceroute", part.spec, dest, probes, paris=False)
+        if not _is_complete(part.spec, hops) and not _ends(probes, dest):
+            sieve.say("traceroute's output ends before the path does")
+        return assemble_path("traceroute", part.spec, dest, probes, paris=False, sieve=sieve)
 
 
 def _is_complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:
@@ -100,7 +106,13 @@ def _is_complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:
     return int(hops[-1]["ttl"]) == spec.hops_max
 
 
-def _probes(ttl: int, text: str) -> Iterator[Probe]:
+def _ends(probes: Sequence[Probe], dest: str) -> bool:
+    """Return whether the last hop is dest, or refuses to forward."""
+    last = [each for each in probes if each.ttl == probes[-1].ttl]
+    return any(each.address == dest or each.said for each in last)
+
+
+def _probes(sieve: Sieve, ttl: int, text: str) -> Iterator[Probe]:
     """Parse the packets of one line: ``* name (192.0.2.1) [AS64500]  1.2 ms !N  1.3 ms``.
 
     :raises ToolOutputError: it is not such a line.
@@ -122,7 +134,7 @@ def _probes(ttl: int, text: str) -> Iterator[Probe]:
             yield Probe(ttl)
         elif here.address is not None:
             count += 1
-            yield replace(here, rtt_ms=float(word["rtt_ms"]), said=word["said"])
+            yield replace(here, rtt_ms=time_of(sieve, word["rtt_ms"]), said=word["said"])
     if not count:
         raise ToolOutputError(f"traceroute reports nothing of hop {ttl}: {text[:100]}")
 

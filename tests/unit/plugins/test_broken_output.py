@@ -1,0 +1,159 @@
+"""Recorded outputs that were cut, lost lines, or have other figures: none that cannot be is shown.
+
+Each recorded output is read as it is, and then damaged in the ways that people report: at one place
+or several, by what real programs print when something is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.model.errors import ToolOutputError
+from node.plugins import registry
+from node.plugins.contracts import Output, Part, PartContext
+from node.plugins.plausibility import RATE_MAX_BPS
+from tests.golden.recorded import TOOLS, cases, output
+from tests.unit.plugins.test_lying import part_of
+
+_DAY_MS = 86_400_000
+NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
+LIES = [
+    b"-1", b"-0.5", b"0", b"nan", b"-nan", b"null", b"NaN", b"inf", b"1e308", b"604800000", b"137",
+    b"18446744073709551615", b"4294967295", b"0,045", b"9" * 30, b"9" * 5000, b"x", b"",
+]  # fmt: skip
+STRAY = [
+    b"warning: JSON data length overflow\n", b"iperf3: error - unable to send: Broken pipe\n",
+    b"WARNING: clock skew\n", b"\xff\xfe\n", b"{}\n", b"]\n", b"\x1e", b"\n\n", b"-1\n",
+]  # fmt: skip
+
+
+def damaged(data: st.DataObject, text: bytes) -> bytes:
+    """Return an output with one to three damages."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        kind = data.draw(st.sampled_from(["number", "numbers", "line", "cut", "stray", "double"]))
+        at = data.draw(st.integers(0, len(text)))
+        numbers = list(NUMBER.finditer(text))
+        if kind.startswith("number") and numbers:
+            number = data.draw(st.sampled_from(numbers))
+            lie = data.draw(st.sampled_from(LIES) | st.integers().map(lambda it: b"%d" % it))
+            if kind == "number":
+                text = text[: number.start()] + lie + text[number.end() :]
+            else:  # wherever it stands
+                text = text.replace(number[0], lie)
+        elif kind == "cut":
+            text = text[:at]
+        elif kind == "stray":
+            text = text[:at] + data.draw(st.sampled_from(STRAY)) + text[at:]
+        else:
+            lines = text.splitlines(keepends=True)
+            which = data.draw(st.integers(0, max(0, len(lines) - 1)))
+            lines[which : which + 1] = lines[which : which + 1] * (2 if kind == "double" else 0)
+            text = b"".join(lines)
+    return text
+
+
+def impossible(result: Any, path: str = "") -> Iterator[str]:
+    """Yield the figures that cannot be true, by their names and units."""
+    if isinstance(result, Mapping):
+        for name, value in result.items():
+            yield from impossible(value, f"{path}.{name}")
+        yield from unlike(result, path)
+    elif isinstance(result, list):
+        for value in result:
+            yield from impossible(value, path)
+    elif isinstance(result, int | float) and not SIGNED.search(path):
+        most = RATE_MAX_BPS if path.endswith("rate_bps") else math.inf
+        most = _DAY_MS if re.search(r"_ms(\.\w+)?$", path) else most
+        if not 0 <= result <= most or not math.isfinite(result):
+            yield f"{path} is {result}"
+
+
+SIGNED = re.compile(r"\.(forward|backward|clocks?|offset\w*|days_left)\b")
+"""Figures that may be below zero: they compare two clocks, or tell of the past."""
+
+ORDERS = (("min", "mean", "max"), ("min", "median", "max"), ("min", "p95", "max"))
+BOUNDS = (
+    ("lost", "packets"),
+    ("received", "sent"),
+    ("received_back", "sent"),
+    ("out_of_order", "packets"),
+)
+
+
+def unlike(figures: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the figures of one object that contradict each other."""
+    for names in (*ORDERS, *BOUNDS):
+        values = [figures[name] for name in names if isinstance(figures.get(name), int | float)]
+        if len(values) == len(names) and values != sorted(values):
+            yield f"{path}: {names} are {values}"
+    if {"packets", "lost", "loss"} <= figures.keys() and figures["packets"]:
+        share = figures["lost"] / figures["packets"]
+        if not math.isclose(share, figures["loss"], abs_tol=1e-5):
+            yield f"{path}: loss is {figures['loss']}, not {share}"
+    if {"bytes", "duration_ms", "rate_bps"} <= figures.keys():
+        bits = figures["rate_bps"] * figures["duration_ms"] / 1000
+        if not math.isclose(bits, figures["bytes"] * 8, rel_tol=0.1, abs_tol=20_000):
+            yield f"{path}: {figures} is no rate"
+
+
+def show(part: PartContext, test: str, result: Any, reason: str | None) -> None:
+    """Merge a part and show it as lists and metrics do."""
+    shown = registry.tests()[test]
+    merged = shown.merge(part.spec, [Part(part.participant, "a", result, reason)])
+    json.dumps(result, allow_nan=False)
+    if merged.result is not None:
+        assert list(impossible(merged.result)) == []
+        assert shown.summary(merged.result)
+        figures = shown.metrics(merged.result)
+        assert all(math.isfinite(figure.value) for figure in figures)
+        assert all(0 <= figure.value <= 1 for figure in figures if figure.name == "loss")
+
+
+RECORDED = [
+    (tool, test, case, part)
+    for tool in sorted(path.name for path in TOOLS.iterdir())
+    if tool in registry.tools()
+    for case in cases(tool)
+    if (part := part_of(tool, case)) is not None
+    for test in registry.tools()[tool].tests
+    if isinstance(part.spec, registry.tests()[test].spec_model)
+]
+BY_TOOL = {tool: [each for each in RECORDED if each[0] == tool] for tool, *_ in RECORDED}
+
+
+@pytest.mark.parametrize("tool", BY_TOOL)
+@given(st.data())
+def test_no_figure_that_cannot_be_is_shown(tool: str, data: st.DataObject) -> None:
+    """A damaged output is refused with a sentence, or what is right of it is kept."""
+    _, test, case, part = data.draw(st.sampled_from(BY_TOOL[tool]))
+    real = output(tool, case)
+    stderr = data.draw(st.sampled_from([b"", real.stderr]))
+    printed = Output(
+        data.draw(st.sampled_from([0, 1, real.exit_code])),
+        damaged(data, real.stdout),
+        damaged(data, stderr) if tool in ("curl", "fping") else stderr,
+        data.draw(st.sampled_from(["itself", "end"])),
+    )
+    result: dict[str, Any] | None = None
+    reason = None
+    try:
+        result = registry.tools()[tool].read(part, printed)
+    except ToolOutputError as refused:
+        result, reason = refused.result, refused.detail
+    show(part, test, result, reason)
+
+
+def test_every_tool_is_damaged() -> None:
+    """Every tool with recordings is tried."""
+    assert set(BY_TOOL) >= {
+        "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
+        "nuttcp", "owping", "ping", "ping-df", "scamper", "tracepath", "traceroute",
+    }  # fmt: skip
