@@ -77,7 +77,7 @@ points: $(DEVELOPMENT) ## kill a process at each await point of what books, in s
 bench: $(DEVELOPMENT) ## benchmarks of real nodes, beside the last figures (35 min); ARGS="single claim" chooses, --small runs each through
 	$(BIN)/python -m tests.bench $(ARGS)
 
-accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root (9 min); writes node/plugins/ACCURACY.md
+accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, and broken ones, as root (16 min); writes node/plugins/ACCURACY.md
 	$(BIN)/python -m tests.accuracy $(ARGS)
 
 chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; ARGS="--operations 5000 --report FILE", or ARGS=--boots

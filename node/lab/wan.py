@@ -217,13 +217,13 @@ def parse(words: Sequence[str]) -> tuple[list[Site], WanSettings]:
         parser.error(str(fault))
 
 
-def main(words: Sequence[str]) -> None:
-    """Forward until TERM or INT, then print the report."""
+def main(words: Sequence[str], kind: type[Wan] = Wan) -> None:
+    """Forward until TERM or INT, with a ``kind`` of WAN, then print the report."""
     sites, settings = parse(words)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     _wake_exactly()
-    wan = Wan(sites, [_open_in(site.namespace) for site in sites], settings)
+    wan = kind(sites, [_open_in(site.namespace) for site in sites], settings)
     sys.stdout.write(READY.decode())
     sys.stdout.flush()
     with contextlib.suppress(_Ended):

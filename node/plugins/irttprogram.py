@@ -162,7 +162,9 @@ def parse_irtt_document(document: object, interval_ns: int, length: int) -> Irtt
     if [_number_in(entry, "seqno") for entry in entries] != list(range(len(entries))):
         raise ValueError("irtt reports packets that are not numbered consecutively")
     sent = _number_in(stats, "packets_sent")
-    if not entries or len(entries) != sent:
+    if not entries:
+        raise ValueError("irtt sent no packet")
+    if len(entries) != sent:
         raise ValueError(f"irtt reports {len(entries)} packets, but {sent} as sent")
     trips = [_trip(number, entry) for number, entry in enumerate(entries)]
     return IrttDocument(trips, _number_in(stats, "duplicates"))

@@ -1,7 +1,9 @@
 """``make accuracy``: runs every test over known WANs, and writes the table into the docs.
 
 ``python -m tests.accuracy WORD…`` measures only tests or tools of these names, and prints the table
-instead. Needs root, for the namespaces. It fails if a run had no result though no packet was lost.
+instead; the word ``broken`` measures over broken paths only, and writes that part (``broken WORD…``
+prints the chosen ones). Needs root, for the namespaces. It fails if a run had no result though no
+packet was lost, or does not tell what it must of a broken path.
 """
 
 from __future__ import annotations
@@ -18,6 +20,14 @@ from node.execution.trial import Trial
 from node.plugins import registry
 from node.plugins.contracts import Tool
 from node.runtime.clock import SystemClock
+from tests.accuracy.broken import (
+    HEAD,
+    BrokenCase,
+    BrokenRow,
+    broken_cases,
+    broken_row,
+    written_broken,
+)
 from tests.accuracy.cases import Case, cases
 from tests.accuracy.ground import Ground, Truth, ground
 from tests.accuracy.table import Row, written
@@ -88,8 +98,43 @@ async def version_of(tool: Tool) -> str:
     return f"{tool.name} {match[1] if match else 'of an unknown version'}"
 
 
+async def broken_rows_of_all(chosen: Sequence[BrokenCase]) -> list[BrokenRow]:
+    """Run all cases of broken paths, and return their rows in the order of the cases."""
+    rows: dict[int, BrokenRow] = {}
+    waiting = deque(enumerate(chosen))
+
+    async def work() -> None:
+        async with ground() as place:
+            while waiting:
+                number, case = waiting.popleft()
+                sys.stderr.write(f"{len(rows) + 1}/{len(chosen)} {case.name}: {case.fault}\n")
+                rows[number] = await broken_row(place, case)
+
+    async with asyncio.TaskGroup() as under_way:
+        for _ in range(min(LANES, len(waiting))):
+            under_way.create_task(work())
+    return [rows[number] for number in sorted(rows)]
+
+
+async def break_paths(wanted: Sequence[str]) -> int:
+    """Measure over broken paths, and write their part of the table, or print a chosen one."""
+    chosen = [it for it in broken_cases() if not wanted or {it.test, it.tool} & set(wanted)]
+    rows = await broken_rows_of_all(chosen)
+    part = written_broken(rows)
+    if wanted:
+        sys.stdout.write(part)
+    else:
+        DOCUMENT.write_text(DOCUMENT.read_text().partition(HEAD)[0] + part)
+    wrong = [row for row in rows if row.fault is not None]
+    for row in wrong:
+        sys.stderr.write(f"{row.case.name}, {row.case.fault}: {row.fault}: {row.told}\n")
+    return 1 if wrong else 0
+
+
 async def main(wanted: Sequence[str]) -> int:
     """Measure, print the progress, and write the table."""
+    if wanted[:1] == ["broken"]:
+        return await break_paths(wanted[1:])
     chosen = [case for case in cases() if not wanted or {case.test, case.tool} & set(wanted)]
     rows = await rows_of_all(chosen)
     tools = [registry.tools()[name] for name in dict.fromkeys(case.tool for case in chosen)]
@@ -99,7 +144,8 @@ async def main(wanted: Sequence[str]) -> int:
     else:
         DOCUMENT.write_text(document)
         sys.stderr.write(f"written: {DOCUMENT}\n")
-    return 1 if any(row.reason and not row.lossy for row in rows) else 0
+    faulty = any(row.reason and not row.lossy for row in rows)
+    return 1 if faulty or (not wanted and await break_paths(())) else 0
 
 
 if __name__ == "__main__":

@@ -101,11 +101,12 @@ class Ground:
 
     @contextlib.asynccontextmanager
     async def wan(
-        self, settings: WanSettings, link_bytes: int = _LINK_BYTES
+        self, settings: WanSettings, link_bytes: int = _LINK_BYTES, fault: str | None = None
     ) -> AsyncIterator[Truth]:
         """Run a WAN with these settings; yield the truth, which is complete afterwards.
 
-        ``link_bytes`` is the MTU of the link behind it.
+        ``link_bytes`` is the MTU of the link behind it, ``fault`` what is broken
+        (:mod:`tests.accuracy.faults`).
         """
         a, b, c = self.sites
         for site in (b, c):
@@ -114,7 +115,8 @@ class Ground:
             await _in(a, "ip", f"-{version}", "route", "flush", "cache")
         behind = Site(b.namespace, (*b.site.addresses, *_FAR.values()))
         words = wan.arguments([a.site, behind], settings)
-        emulator = await process.start([sys.executable, "-m", "node.lab.wan", *words])
+        program = ["node.lab.wan"] if fault is None else ["tests.accuracy.faults", fault]
+        emulator = await process.start([sys.executable, "-m", *program, *words])
         truth = Truth()
         try:
             await emulator.wait_for_output(wan.READY)

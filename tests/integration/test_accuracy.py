@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 
 from node.lab.wan import WanSettings
+from node.plugins import registry
+from node.plugins.contracts import Merged
 from tests.accuracy.__main__ import rows_of
+from tests.accuracy.broken import CASES, broken_cases, judged, written_broken
 from tests.accuracy.cases import Case, cases
+from tests.accuracy.faults import FAULTS
 from tests.accuracy.ground import ground
 from tests.accuracy.table import Row, written
 from tests.integration.host_leftovers import nothing_left
@@ -53,3 +57,31 @@ def test_the_table_names_the_worst() -> None:
     assert "| throughput | iperf3 | rate | 2 | -50.0 % | 1 Mb/s |" in text
     assert "| 500 Mb/s | rate | 400 Mb/s | 392 Mb/s | -2.0 % |" in text
     assert "| 9 Mb/s | no result |  |  | connection refused |" in text
+
+
+def test_every_test_is_tried_on_every_broken_path() -> None:
+    """Each has a demand for each fault."""
+    assert all(len(musts) == len(FAULTS) for *_, musts in CASES)
+    assert {test for test, *_ in CASES} >= registry.tests().keys() - {
+        "idle", "idlebg", "interface", "simplestream",
+    }  # fmt: skip
+
+
+def test_what_is_not_told_of_a_broken_path_stands_out() -> None:
+    """An outcome that hides the fault is marked, and so is a figure that cannot be true."""
+    case = next(each for each in broken_cases() if each.name == "throughput (udp) by nuttcp")
+    test = registry.tests()["throughput"]
+    moved = {"bytes": 1000, "duration_ms": 1000.0, "rate_bps": 8000}
+    result = {
+        "protocol": "udp", "reverse": False, "streams": 1, "congestion": None, "omitted_ms": 0,
+        "rate_bps": 8000, "sent": {**moved, "retransmits": None}, "received": moved,
+        "datagrams": {"packets": 1, "lost": 0, "loss": 0, "jitter_ms": None, "out_of_order": None},
+        "rtt_ms": None, "cpu": {"source": None, "dest": None}, "intervals": [],
+    }  # fmt: skip
+    hidden = judged(test, case, Merged(result))
+    assert hidden.fault == "is not what must be told"
+    assert judged(test, case, Merged(None, "a: no answer")).fault is None
+    lies = {"packets": 1, "lost": 137, "loss": 1, "jitter_ms": None, "out_of_order": None}
+    odd = judged(test, case, Merged({**result, "datagrams": lies}, "a: odd"))
+    assert (odd.fault or "").startswith("cannot be: .datagrams")
+    assert "| **is not what must be told**: 8.00 kb/s, loss 0 % |" in written_broken([hidden])

@@ -149,11 +149,12 @@ class TraceTest(TargetTest):
         if not trace.hops:
             return f"no hop answered, {_hops_text(trace.hops_tried)} tried"
         last = trace.hops[-1]
+        said = next((each.said for each in last.addresses if each.said), None)
         if trace.reached:
             rtt_ms = _rtt_ms(last)
             took = "" if rtt_ms is None else f", {delay_text(rtt_ms)}"
-            return f"{_hops_text(last.ttl)} to {trace.address}{took}"
-        said = next((each.said for each in last.addresses if each.said), None)
+            refusal = f", which says {said}" if said else ""
+            return f"{_hops_text(last.ttl)} to {trace.address}{took}{refusal}"
         error = f" says {said}" if said else ""
         return f"stops after hop {last.ttl} ({trace.path[-1]}{error})"
 

@@ -330,7 +330,10 @@ def _datagrams(
     The receiver of iperf3 counts only gaps between packets that have come.
     """
     size = sieve.count("packet size", tree(document, "start", "test_start").get("blksize"))
-    lost = sieve.number("lost packets", received.printed.get("lost_packets"), least=-COUNT_MAX)
+    lost = received.printed.get("lost_packets")
+    if isinstance(lost, int) and lost > COUNT_MAX:
+        lost -= 2**64  # a negative number, printed as unsigned
+    lost = sieve.number("lost packets", lost, least=-COUNT_MAX)
     out_of_order = [tree(each, "udp").get("out_of_order") for each in streams]
     counts = [sieve.count("out_of_order", each) for each in out_of_order]
     counted = Datagrams.counted(

@@ -39,6 +39,8 @@ _OPENING_MS = (500, 500, 1000, 1000, 1000)
 """Waits of the client for the server's reply to its first packet, its second …"""
 _EXTRA = 4
 """Extra packets after the counted ones: their answers show what became of the last ones."""
+_SENT_SHARE = 2
+"""Part of the packets, one of so many, that it must have sent; with fewer it is no measurement."""
 _WRAP_UP = SECOND
 """Time for the output; the launcher ends what still runs 250 ms before the booked end."""
 _MARGIN = 400 * MILLISECOND
@@ -129,6 +131,9 @@ def _source_part(
     except ValueError as reason:
         raise ToolOutputError(str(reason)) from None
     counted = packets.trips[: spec.count]
+    if len(counted) * _SENT_SHARE < spec.count:
+        # It gives up at an answer that it does not expect, as where packets are duplicated.
+        raise ToolOutputError(f"irtt ended by itself after {len(counted)} of {spec.count} packets")
     seen = irttprogram.observe_trips(counted, spec.timeout * MICROSECOND_NS)
     delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(

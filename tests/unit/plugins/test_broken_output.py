@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,11 +18,10 @@ from hypothesis import strategies as st
 from node.model.errors import ToolOutputError
 from node.plugins import registry
 from node.plugins.contracts import Output, Part, PartContext
-from node.plugins.plausibility import RATE_MAX_BPS
 from tests.golden.recorded import TOOLS, cases, output
+from tests.support.impossible import impossible
 from tests.unit.plugins.test_lying import part_of
 
-_DAY_MS = 86_400_000
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 LIES = [
     b"-1", b"-0.5", b"0", b"nan", b"-nan", b"null", b"NaN", b"inf", b"1e308", b"604800000", b"137",
@@ -58,50 +56,6 @@ def damaged(data: st.DataObject, text: bytes) -> bytes:
             lines[which : which + 1] = lines[which : which + 1] * (2 if kind == "double" else 0)
             text = b"".join(lines)
     return text
-
-
-def impossible(result: Any, path: str = "") -> Iterator[str]:
-    """Yield the figures that cannot be true, by their names and units."""
-    if isinstance(result, Mapping):
-        for name, value in result.items():
-            yield from impossible(value, f"{path}.{name}")
-        yield from unlike(result, path)
-    elif isinstance(result, list):
-        for value in result:
-            yield from impossible(value, path)
-    elif isinstance(result, int | float) and not SIGNED.search(path):
-        most = RATE_MAX_BPS if path.endswith("rate_bps") else math.inf
-        most = _DAY_MS if re.search(r"_ms(\.\w+)?$", path) else most
-        if not 0 <= result <= most or not math.isfinite(result):
-            yield f"{path} is {result}"
-
-
-SIGNED = re.compile(r"\.(forward|backward|clocks?|offset\w*|days_left)\b")
-"""Figures that may be below zero: they compare two clocks, or tell of the past."""
-
-ORDERS = (("min", "mean", "max"), ("min", "median", "max"), ("min", "p95", "max"))
-BOUNDS = (
-    ("lost", "packets"),
-    ("received", "sent"),
-    ("received_back", "sent"),
-    ("out_of_order", "packets"),
-)
-
-
-def unlike(figures: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield the figures of one object that contradict each other."""
-    for names in (*ORDERS, *BOUNDS):
-        values = [figures[name] for name in names if isinstance(figures.get(name), int | float)]
-        if len(values) == len(names) and values != sorted(values):
-            yield f"{path}: {names} are {values}"
-    if {"packets", "lost", "loss"} <= figures.keys() and figures["packets"]:
-        share = figures["lost"] / figures["packets"]
-        if not math.isclose(share, figures["loss"], abs_tol=1e-5):
-            yield f"{path}: loss is {figures['loss']}, not {share}"
-    if {"bytes", "duration_ms", "rate_bps"} <= figures.keys():
-        bits = figures["rate_bps"] * figures["duration_ms"] / 1000
-        if not math.isclose(bits, figures["bytes"] * 8, rel_tol=0.1, abs_tol=20_000):
-            yield f"{path}: {figures} is no rate"
 
 
 def show(part: PartContext, test: str, result: Any, reason: str | None) -> None:
