@@ -59,14 +59,17 @@ class AsyncParley(UserClient):
         return (await self._wait(partial(verify, self.server, self._identity))).tls
 
     async def every(
-        self, list_: Callable[..., Awaitable[Page[T]]], **filters: Any
+        self, list_: Callable[..., Awaitable[Page[T]]], *args: Any, **filters: Any
     ) -> AsyncIterator[T]:
-        """Yield all items of a list, page by page: ``every(client.runs, mesh="lab")``."""
-        cursor: str | None = None
+        """Yield all items of a list, page by page: ``every(client.runs, mesh="lab")``.
+
+        It takes what ``list_`` takes: ``limit`` is the size of a page, ``cursor`` the first one's.
+        """
+        query = {"limit": PAGE, "cursor": None, **filters}
         while True:
-            page = await list_(**filters, limit=PAGE, cursor=cursor)
+            page = await list_(*args, **query)
             for item in page.items:
                 yield item
             if page.next is None:
                 return
-            cursor = page.next
+            query["cursor"] = page.next

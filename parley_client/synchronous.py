@@ -80,15 +80,18 @@ class Parley:
         """Close the session."""
         self._run(self._client.__aexit__(kind, error, trace))
 
-    def every(self, list_: Callable[..., Page[T]], **filters: Any) -> Iterator[T]:
-        """Yield all items of a list, page by page: ``every(client.runs, mesh="lab")``."""
-        cursor: str | None = None
+    def every(self, list_: Callable[..., Page[T]], *args: Any, **filters: Any) -> Iterator[T]:
+        """Yield all items of a list, page by page: ``every(client.runs, mesh="lab")``.
+
+        It takes what ``list_`` takes: ``limit`` is the size of a page, ``cursor`` the first one's.
+        """
+        query = {"limit": PAGE, "cursor": None, **filters}
         while True:
-            page = list_(**filters, limit=PAGE, cursor=cursor)
+            page = list_(*args, **query)
             yield from page.items
             if page.next is None:
                 return
-            cursor = page.next
+            query["cursor"] = page.next
 
     def _each(self, asking: AsyncIterator[T]) -> Iterator[T]:
         """Yield what an asynchronous iterator yields, and end it with this one."""

@@ -97,6 +97,9 @@ async def test_the_asynchronous_client_has_types_pages_and_errors(a: Asker) -> N
         assert isinstance(page, Page)
         assert (len(page.items), page.next is None) == (2, False)
         assert len([each async for each in parley.every(parley.tasks, test="idle")]) == 3
+        assert len([each async for each in parley.every(parley.tasks, limit=2)]) == 3
+        rest = parley.every(parley.tasks, limit=2, cursor=page.next)
+        assert len([each async for each in rest]) == 1
         assert [each async for each in parley.every(parley.tasks, participant="b")] == []
         with pytest.raises(NotFound):
             await parley.run(made.id)
@@ -112,6 +115,7 @@ async def test_the_synchronous_client_reads_the_stream_of_events(a: Asker) -> No
     def read() -> list[str]:
         with Parley(str(a.node.card.url), "secret") as parley:
             assert_type(parley.tests(), Page[TestDescription])
+            assert list(parley.every(parley.runs, limit=500)) == []
             return [event.kind for event in islice(parley.events(place, types=["pool"]), 2)]
 
     a.node.hub.on_notice(Notice("archive", "one", ("added",)))
