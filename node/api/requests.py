@@ -30,6 +30,7 @@ from node.model.moments import parse_moment
 from node.model.permissions import require_own
 from node.model.principals import REQUESTER
 from node.model.similar import suggestion
+from node.model.unique_json import RepeatedMember, parse_json
 from node.model.wire.fields import FROM_OUTSIDE, Document, Patch
 from node.model.wire.validation import faults_of, many_unknown
 
@@ -192,15 +193,30 @@ def _check(parsed: Any, text: bytes, values_max: int) -> None:
     ``text`` is what was parsed. A NUL can only be written as an escape, so the texts of a document
     without that escape need no look.
     """
-    level, values = [parsed], 0
+    level, values, fields = [parsed], 0, 0
     for _ in range(DEPTH_MAX + 1):
         parents = [each for each in level if isinstance(each, dict | list)]
         values += sum(map(len, parents))
+        fields += sum(len(each) for each in parents if isinstance(each, dict))
         if values > values_max:
             raise _too_many_values(values_max)
         level = [child for each in parents for child in _children(each)]
     if level or b"\\u0000" in text:
         _raise_first_fault(parsed)
+    if values_max == VALUES_MAX:  # other nodes write their documents by the same library
+        _refuse_repeated_members(fields, text)
+
+
+def _refuse_repeated_members(count: int, text: bytes) -> None:
+    """Refuse a document with a member twice, of which a reader would take the first or the last.
+
+    ``count`` is the number of members after parsing: each has one colon outside of texts.
+    """
+    if text.count(b":") > count and _STRING.sub(b"", text).count(b":") > count:
+        try:
+            parse_json(text)
+        except RepeatedMember as error:
+            raise InvalidDocument([FieldFault("", str(error))]) from None
 
 
 def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:

@@ -6,7 +6,6 @@ node supplies, says which fields are durations, so this module needs to know no 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from node.cli.references import find_task, short
 from node.cli.times import api_instant, local_time_text, parse_duration
 from node.cli.values import MATCH_HELP, json_object, json_value, object_in, predicate, value_of
 from node.model import times
+from node.model.unique_json import parse_json
 
 if TYPE_CHECKING:
     from node.cli.session import Session
@@ -366,7 +366,7 @@ def field_of(written: str) -> tuple[str, Any]:
     if not equals or not name:
         raise click.BadParameter(f"{written!r} is not KEY=VALUE", param_hint="--spec")
     try:
-        return name, json.loads(text)
+        return name, parse_json(text)
     except ValueError:
         return name, text
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from node.model.unique_json import parse_json
+
 _CONDITION = re.compile(
     r"(?P<name>[^=<>!\s]+)\s*(?P<word>>=|<=|!=|=|>|<)\s*(?P<value>.*)", re.DOTALL
 )
@@ -21,7 +23,7 @@ MATCH_HELP = (
 def json_of(text: str) -> Any:
     """Return a text parsed as JSON, or the text itself if it is none."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
 
@@ -82,7 +84,7 @@ _TIME = "tag:yaml.org,2002:timestamp"
 def json_value(text: str, option: str) -> Any:
     """Parse any JSON value; ``option`` names the option in an error."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param_hint=option) from error
 
@@ -106,7 +108,7 @@ def value_in(text: str) -> Any:
     :raises ValueError: it is neither.
     """
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         if text.lstrip()[:1] in {"", "{", "["}:
             raise ValueError(f"not JSON: {error}") from None

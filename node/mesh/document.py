@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -15,6 +14,7 @@ from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.nesting import DEPTH_MAX, is_too_deep
 from node.model.toml import parse_toml
+from node.model.unique_json import parse_json
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
 from node.model.wire.meshes import THRESHOLDS_MAX, FigureName, Threshold
@@ -174,7 +174,7 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     :raises InvalidDocument: it is not TOML or JSON, or nests too deep.
     """
     try:
-        raw = _as_json(parse_toml(text)) if toml else json.loads(text)
+        raw = _as_json(parse_toml(text)) if toml else parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InvalidDocument(
             [FieldFault("", f"is not {'TOML' if toml else 'JSON'}: {error}")]

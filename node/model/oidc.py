@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from node.model import times
 from node.model.errors import NotAuthenticated
 from node.model.loopback import is_loopback
 from node.model.principals import FOLLOWER, LABEL, Principal, PrincipalKind, Role
+from node.model.unique_json import RepeatedMember, parse_json
 from node.model.urls import split_url
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "Ed25519")
@@ -52,26 +52,15 @@ def fault_of_token(token: str) -> str | None:
     Of two members of one name some take the first and others the last: the audience that an issuer
     has checked would not be the one that counts here.
     """
-
-    def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise _RepeatedError(twice[0][:60])
-        return dict(pairs)
-
     for part in token.split(".")[:2]:
         try:
             text = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
-            json.loads(text, object_pairs_hook=unique_members)
-        except _RepeatedError as error:
-            return f"it has two members {str(error)!r}"
+            parse_json(text)
+        except RepeatedMember as error:
+            return f"it has two members {error.name!r}"
         except (ValueError, RecursionError):
             return "its parts are not JSON"
     return None
-
-
-class _RepeatedError(Exception):
-    """The name of a member that is there twice."""
 
 
 def fault_of_claims(claims: Mapping[str, Any], typ: str) -> str | None:

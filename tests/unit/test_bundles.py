@@ -151,7 +151,7 @@ def test_announced_intervals_are_missed() -> None:
         (b"", "not JSON"),
         (b"[1]", "object"),
         (b"\xff\xfe\x00", "not JSON"),
-        (b'{"version":1,"version":1}', "'version' occurs twice"),
+        (b'{"version":1,"version":1}', "has the member 'version' twice"),
         (b'{"version":NaN}', "NaN is no number"),
         (b"[" * 100_000, "not JSON"),
         (b'{"version":2}', "version"),

@@ -7,8 +7,6 @@ them; they count once somebody confirms that they are those of the nodes.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +17,7 @@ from pydantic import ValidationError
 from node.model.canonical import canonical, whole_number
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.runstate import RunState
+from node.model.unique_json import parse_json
 from node.model.wire.bundles import RunBundle
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
@@ -101,12 +100,7 @@ def parse_bundle(text: bytes) -> dict[str, Any]:
     :raises InvalidDocument: it is no bundle; with a pointer to each fault.
     """
     try:
-        document = json.loads(
-            text,
-            object_pairs_hook=_unique_members,
-            parse_constant=_refuse_number,
-            parse_int=whole_number,
-        )
+        document = parse_json(text, parse_constant=_refuse_number, parse_int=whole_number)
         canonical(_nested(document))
     except (ValueError, RecursionError) as error:
         raise InvalidDocument([FieldFault("", f"it is not JSON as a bundle is: {error}")]) from None
@@ -281,16 +275,6 @@ def _facts(bundle: Bundle) -> SignedRun:
 def _name(bundle: Bundle, place: int) -> str:
     participants = bundle["participants"]
     return str(participants[place]["name"] if 0 <= place < len(participants) else place)
-
-
-def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of a member that occurs twice, programs would read different values."""
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        names = Counter(name for name, _ in pairs)
-        msg = f"the member {names.most_common(1)[0][0]!r} occurs twice"
-        raise ValueError(msg)
-    return members
 
 
 def _nested(document: Any) -> Any:
