@@ -7,6 +7,7 @@ and applies to everything inside the field, unless an inner name has its own uni
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
 from node.cli.output import aligned_text, pairs_text, printable_text
@@ -166,10 +167,36 @@ def _entries(
         if words[-1] in _NAMED_BY_THE_UNIT_ALONE and len(words) > 1:
             words = words[:-1]
         here = (*path, " ".join(words))
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value.keys() == _HISTOGRAM:
+            yield " ".join(here), histogram_text(value)
+        elif isinstance(value, Mapping):
             yield from _entries(value, here, own, within_table=within_table)
         elif value is not None and (within_table or not _is_table(value)):
             yield " ".join(here), _value_text(value, own)
+
+
+_HISTOGRAM = {"width_ms", "buckets"}
+_BARS = " ▁▂▃▄▅▆▇█"
+_COLUMNS = 24
+
+
+def histogram_text(histogram: Mapping[str, Any]) -> str:
+    """Draw the number of packets by delay in one line, and tell the range of the delays.
+
+    >>> histogram_text({"width_ms": 0.5, "buckets": [[40, 9], [41, 3], [43, 1]]})
+    '█▃ ▁ 20 to 22 ms'
+    """
+    buckets, width = histogram["buckets"], histogram["width_ms"]
+    if not buckets:
+        return "-"
+    first, last = buckets[0][0], buckets[-1][0]
+    per_column = (last - first) // _COLUMNS + 1
+    columns = [0] * ((last - first) // per_column + 1)
+    for bucket, packets in buckets:
+        columns[(bucket - first) // per_column] += packets
+    steps = (len(_BARS) - 1) / max(columns)
+    drawn = "".join(_BARS[ceil(count * steps)] for count in columns)
+    return f"{drawn} {_digits_text(first * width)} to {_digits_text((last + 1) * width)} ms"
 
 
 def _inner_text(name: str, value: object, unit: Callable[[float], str] | None) -> str:

@@ -37,7 +37,7 @@ class LatencySpec(Document):
     ip_version: oneway.Version = None
     port: oneway.DestPort = None
     histogram: bool = flag_field(
-        "Whether to count the packets by delay, in the result's `histogram`.", later=True
+        "Whether to count the packets by delay, in the result's `histogram`.", default=True
     )
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ import pytest
 from node.cli.documents import request_rows
 from node.cli.explain import decision_lines, explanation_view
 from node.cli.output import aligned_text, pairs_text, printable_text, sanitise_line, value_at
-from node.cli.results import result_view, sorted_result
+from node.cli.results import histogram_text, result_view, sorted_result
 from node.cli.runs import RUN
 from node.cli.schedule import Bar, Frame, timeline_lines
 from node.model.times import HOUR, MINUTE
@@ -223,3 +223,14 @@ def test_a_verdict_is_not_why_a_run_failed(
     outcome = next(column for column in RUN.columns if column.heading == "result or reason")
     run = {"summary": summary, "reason": reason, "verdict": "contaminated"}
     assert outcome.cell(run) == cell
+
+
+def test_histograms_are_drawn_in_a_line() -> None:
+    """A histogram is one line: the packets by delay, and the range; an empty one is a dash."""
+    drawn = {"width_ms": 0.5, "buckets": [[40, 9], [41, 3], [43, 1]]}
+    assert histogram_text(drawn) == "█▃ ▁ 20 to 22 ms"
+    wide = {"width_ms": 1.0, "buckets": [[0, 1], [1000, 1]]}
+    assert len(histogram_text(wide).split(" 0 to ")[0]) <= 24
+    assert histogram_text({"width_ms": 1.0, "buckets": []}) == "-"
+    view = result_view({"histogram": {"forward": drawn, "backward": drawn}})
+    assert len(view.splitlines()) == 2

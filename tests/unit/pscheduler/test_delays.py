@@ -8,7 +8,6 @@ import pytest
 
 from node.model.times import DAY, HOUR, SECOND
 from node.plugins import registry
-from node.plugins.tests.latency import LatencySpec
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Outcome
 from node.pscheduler.tests.language import fitted_to_interval
@@ -65,7 +64,6 @@ def test_latency_is_ours_and_back() -> None:
     assert LATENCY.notes(told) == (
         "ctrl-port makes no difference: the tools here need no control connection",
     )
-    assert "histogram" not in LatencySpec.model_validate({"dest": "b"}).model_dump(mode="json")
     back = LATENCY.from_parley("latency", ours.spec)
     assert back is not None
     assert (back["packet-padding"], back["packet-interval"]) == (100, 0.1)
