@@ -27,7 +27,9 @@ from node.cli.results import figure_text
 from node.cli.session import ReadingSession, reads_node
 from node.cli.times import local_time_text
 from node.model import times
+from node.model.errors import NotFound
 from node.model.moments import Moment
+from node.model.similar import suggestion
 from node.model.verdict import Level
 
 _FIELDS = f"{FIELDS},summary,verdict,metrics"
@@ -35,7 +37,7 @@ _DAY_AGO = Moment(offset=-times.DAY)
 
 
 def _delivered_text(pair: Record) -> str:
-    return f"{pair['finished']} of {pair['due']}"
+    return f"{pair['delivered']} of {pair['due']}"
 
 
 def _cause_text(pair: Record) -> str:
@@ -43,7 +45,7 @@ def _cause_text(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    "headline,due,finished,latest_at,summary,verdicts,figures,causes,outcome.judgement",
+    "headline,due,delivered,latest_at,summary,verdicts,figures,causes,outcome.judgement",
     Column("outcome", outcome_text, whole=True, optional=True),
     Column("what", lambda pair: pair["headline"]),
     Column("with a result", _delivered_text, whole=True),
@@ -56,7 +58,7 @@ PAIR = RecordLayout(
 )
 
 
-FIGURE = RecordLayout("headline,due,finished,latest_at,name,unit,latest,median,least,greatest")
+FIGURE = RecordLayout("headline,due,delivered,latest_at,name,unit,latest,median,least,greatest")
 """The lines of CSV: a figure each."""
 
 
@@ -107,6 +109,9 @@ async def pair(
             found, more = await read_runs(session, {**span, **ends_of})
             runs |= {run["id"]: run for run in found}
             incomplete |= more
+    known = {*addresses, *addresses.values()}
+    if not runs and (unknown := [name for name in (one, other) if name not in known]):
+        raise NotFound(_unknown_host_text(unknown[0], addresses))
     with expected_members():
         _print(
             session.output, pair_measurements(runs.values()), _heading((one, other), first, last)
@@ -114,6 +119,13 @@ async def pair(
     if incomplete:
         note = f"Only the newest {READ_MAX} runs of each direction were read; choose a shorter time"
         session.progress.note(note)
+
+
+def _unknown_host_text(name: str, nodes: Iterable[str]) -> str:
+    return (
+        f"{name} is no node known here, and nothing measured it in that time; "
+        f"{suggestion(name, nodes)}"
+    )
 
 
 def _heading(ends: tuple[str, str], first: int, last: int) -> str:
@@ -150,7 +162,7 @@ def _measurement_record(headline: str, runs: Sequence[Record]) -> dict[str, Any]
         "headline": headline,
         "test": runs[0]["test"],
         "due": sum(run["slots"] for run in runs),
-        "finished": len(finished),
+        "delivered": len(finished),
         "outcome": newest["outcome"],
         "outcomes": dict(Counter(run["outcome"]["judgement"] for run in runs)),
         "verdicts": dict(Counter(run["verdict"] for run in finished if run["verdict"])),

@@ -183,6 +183,12 @@ def _run(settings: Settings, *, node: bool, lead: bool, api: Settings | None = N
     logs.route_library_logs()
     allow_many()
     try:
+        if node or api:
+            _check_listen(api or settings)
+        prepare_directory(settings.state_dir)
+    except HostError as fault:  # before anything else is said
+        raise click.UsageError(fault.detail) from None
+    try:
         runner = None
         if node and lead:  # as services of their own, they have a unit that says what they may do
             settings, runner = give_up_root(settings)
@@ -251,9 +257,6 @@ async def _work(
 
     Whenever ``reread`` is set, the node reads limits and certificates again.
     """
-    if with_node or api:
-        _check_listen(api or settings)
-    prepare_directory(settings.state_dir)
     clock = SystemClock()
     async with (
         served_database(settings, clock) as (dsn, keeping),

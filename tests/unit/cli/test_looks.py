@@ -80,7 +80,7 @@ def test_a_pair_has_each_direction_with_its_figures() -> None:
     there, here = pair_measurements(
         [run(3), run(1), run(2), lost(4, reason="no time", slots=2), run(9, **back)]
     )
-    assert (there["due"], there["finished"], there["summary"]) == (5, 3, "3 ms, loss 0 %")
+    assert (there["due"], there["delivered"], there["summary"]) == (5, 3, "3 ms, loss 0 %")
     assert there["figures"][0] == {
         "name": "rtt_median_ms",
         "unit": "ms",
