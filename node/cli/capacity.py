@@ -11,10 +11,11 @@ from node.cli.listing import expected_members
 from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, plural
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import duration_text, local_time_text
+from node.cli.times import local_time_text
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.moments import Moment
+from node.model.times import duration_text
 
 _AHEAD = times.DAY
 _BAR = 20

@@ -29,9 +29,10 @@ from node.cli.output import OutputWriter, aligned_text, readable_text
 from node.cli.progress import Progress
 from node.cli.references import short
 from node.cli.session import Session
-from node.cli.times import clock_time, duration_text
+from node.cli.times import clock_time
 from node.model.errors import NotAllowed, ParleyError
 from node.model.loopback import is_exposed
+from node.model.times import duration_text
 
 if TYPE_CHECKING:
     from node.client.users import UserClient

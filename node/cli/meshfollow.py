@@ -24,7 +24,7 @@ from node.cli.meshplan import PLAN, change_summary, plan_view, record_of
 from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import duration_text, local_time_text
+from node.cli.times import local_time_text
 from node.mesh.comparison import compare
 from node.mesh.document import parse
 from node.model import times
@@ -41,6 +41,7 @@ from node.model.errors import (
 )
 from node.model.loopback import is_exposed
 from node.model.principals import FOLLOWER, Role
+from node.model.times import duration_text
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.tokens import TokenRequest
 from node.trust.private_files import prepare_directory, read_private, replace_private

@@ -27,10 +27,11 @@ from node.cli.output import (
 )
 from node.cli.references import short
 from node.cli.session import Session, asks_node
-from node.cli.times import duration_in_words, duration_text, local_time_text
+from node.cli.times import duration_in_words, local_time_text
 from node.model import times
 from node.model.byte_quotas import bytes_text
 from node.model.errors import NotFound, PeerUnreachable, RefusedByParticipant
+from node.model.times import duration_text
 
 _EXIT_CODES = {
     "found": 0,

@@ -30,9 +30,10 @@ from node.cli.options import (
 from node.cli.output import Column, Record, RecordLayout, pairs_text, plural, printable_text
 from node.cli.references import find_reservation, find_reservation_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import duration_text, local_time_text
+from node.cli.times import local_time_text
 from node.model import times
 from node.model.errors import AnswerLost, PeerUnreachable
+from node.model.times import duration_text
 
 if TYPE_CHECKING:
     from node.model.wire.reservations import Reservation

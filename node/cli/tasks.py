@@ -50,10 +50,11 @@ from node.cli.output import (
 from node.cli.references import find_task, read_task, short
 from node.cli.runs import RUN, show_outcome
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import duration_text, local_time_text
+from node.cli.times import local_time_text
 from node.model import times
 from node.model.errors import RefusedByParticipant
 from node.model.taskstate import OPEN, TaskState
+from node.model.times import duration_text
 
 if TYPE_CHECKING:
     from node.model.wire.tasks import Task

@@ -14,6 +14,7 @@ import click
 
 from node.model import moments, times
 from node.model.moments import Moment
+from node.model.times import with_durations_in_words
 
 T = TypeVar("T")
 
@@ -105,28 +106,7 @@ def local_time_text(instant: int | str | None) -> str:
     return moment.isoformat(" ").replace("+00:00", "Z")
 
 
-def duration_text(duration: int | str) -> str:
-    """Return a duration in full: ``5 min``, ``1 h 30 min``, ``11.7 s``, ``200 ms``.
-
-    A text is a duration of the API. What is printed can be typed again.
-    """
-    rest = times.parse_duration(duration) if isinstance(duration, str) else duration
-    if 0 < rest < times.SECOND:
-        return f"{rest / times.MILLISECOND:g} ms"
-    words = []
-    for size, unit in ((times.DAY, "d"), (times.HOUR, "h"), (times.MINUTE, "min")):
-        count, rest = divmod(rest, size)
-        words += [f"{count} {unit}"] if count else []
-    if rest or not words:
-        words.append(f"{rest / times.SECOND:.6f}".rstrip("0").rstrip(".") + " s")
-    return " ".join(words)
-
-
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
-_ISO_DURATION = re.compile(
-    r"(?<![\w:.-])P(?=\d|T\d)(?:\d+W)?(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?(?![\w-])",
-    re.ASCII,
-)
 
 
 def with_local_times(sentence: str) -> str:
@@ -135,16 +115,16 @@ def with_local_times(sentence: str) -> str:
     >>> with_local_times("no PT16.25S free, asked again in PT5M")
     'no 16.25 s free, asked again in 5 min'
     """
-    with_instants = _INSTANT.sub(lambda match: _formatted_time(local_time_text, match[0]), sentence)
-    return _ISO_DURATION.sub(lambda match: _formatted_time(duration_text, match[0]), with_instants)
+    with_instants = _INSTANT.sub(_local_time_or_text, sentence)
+    return with_durations_in_words(with_instants)
 
 
-def _formatted_time(form: Callable[[str], str], text: str) -> str:
-    """Return a text as ``form`` formats it; unchanged if it is no time after all."""
+def _local_time_or_text(match: re.Match[str]) -> str:
+    """Return an instant as :func:`local_time_text` does; the text itself if it is none."""
     try:
-        return form(text)
+        return local_time_text(match[0])
     except ValueError:
-        return text
+        return match[0]
 
 
 def clock_time(instant: int) -> str:

@@ -112,7 +112,7 @@ class Webhooks:
                 "at": self._core.clock.now(),
                 "node": self._core.settings.name,
                 "subject": subject,
-                "sentence": sentence,
+                "sentence": times.with_durations_in_words(sentence),
             }
         )
 

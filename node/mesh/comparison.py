@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from node.mesh.expansion import MeasurementPair
+from node.mesh.spreading import start_in_words
 from node.mesh.terms import MeshEntryTerms
 from node.model.changes import differences
 from node.model.secrets import REDACTED
@@ -254,6 +255,7 @@ def _edit(
         patch["schedule"] = {name: posted.get(name) for name in fields}
         before["schedule"] = {name: written.get(name, schedule.get(name)) for name in fields}
         after["schedule"] = {name: wanted.moments.get(name, kept.get(name)) for name in fields}
+        _write_phases(wanted, before["schedule"], after["schedule"])
     plain: dict[str, tuple[Any, Any]] = {
         "tools": (list(task.tools), list(wanted.tools)),
         "priority": (task.priority, wanted.priority),
@@ -276,6 +278,13 @@ def _edit(
     if task.reference != wanted.reference(task.key):
         patch["reference"] = _replacing_patch(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))
+
+
+def _write_phases(wanted: MeshEntryTerms, *schedules: dict[str, Any]) -> None:
+    """Write the starts of tasks that are spread as what they are: distances into the interval."""
+    for schedule in schedules if wanted.spread_over is not None else ():
+        if "start" in schedule:
+            schedule["start"] = start_in_words(schedule["start"])
 
 
 def _thresholds_text(thresholds: Mapping[str, Mapping[str, float]]) -> list[str]:

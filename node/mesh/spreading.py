@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from node.model import times
 from node.model.wire.tasks import ScheduleDocument
@@ -29,6 +30,18 @@ def phase_of(mesh: str, key: str, interval: int) -> int:
 def start_of(mesh: str, key: str, interval: int) -> str:
     """Return the start of a task as its document has it: an instant long ago, as an anchor."""
     return times.format_instant(times.EARLIEST + phase_of(mesh, key, interval))
+
+
+def start_in_words(start: Any) -> Any:
+    """Return a start of :func:`start_of` as people think of it; any other start as it is.
+
+    >>> start_in_words("2000-01-01T00:00:37Z")
+    'PT37S into each interval'
+    """
+    if not isinstance(start, str):
+        return start
+    phase = times.parse_instant(start) - times.EARLIEST
+    return f"{times.format_duration(phase)} into each interval" if phase < times.LONGEST else start
 
 
 def longest_wait(runs: Sequence[tuple[int, int]], interval: int) -> int:

@@ -126,6 +126,45 @@ def format_duration(duration: int) -> str:
     return f"P{date}T{text}" if text else f"P{date}"
 
 
+def duration_text(duration: int | str) -> str:
+    """Return a duration in full: ``5 min``, ``1 h 30 min``, ``11.7 s``, ``200 ms``.
+
+    A text is a duration of the API. What is printed can be typed again.
+    """
+    rest = parse_duration(duration) if isinstance(duration, str) else duration
+    if 0 < rest < SECOND:
+        return f"{rest / MILLISECOND:g} ms"
+    words = []
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        count, rest = divmod(rest, size)
+        words += [f"{count} {unit}"] if count else []
+    if rest or not words:
+        words.append(f"{rest / SECOND:.6f}".rstrip("0").rstrip(".") + " s")
+    return " ".join(words)
+
+
+_IN_SENTENCE = re.compile(
+    r"(?<![\w:.-])P(?=\d|T\d)(?:\d+W)?(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?(?![\w-])",
+    re.ASCII,
+)
+
+
+def with_durations_in_words(sentence: str) -> str:
+    """Write the ISO 8601 durations inside a sentence as people read them.
+
+    >>> with_durations_in_words("no PT16.25S free, asked again in PT5M")
+    'no 16.25 s free, asked again in 5 min'
+    """
+
+    def in_words(match: re.Match[str]) -> str:
+        try:
+            return duration_text(match[0])
+        except ValueError:
+            return match[0]
+
+    return _IN_SENTENCE.sub(in_words, sentence)
+
+
 def parse_instant(text: str) -> int:
     """Parse RFC 3339 with an offset; raise :class:`ValueError`, which says what to write.
 

@@ -165,7 +165,7 @@ function reasonLine(entry, now) {
 
 function nowCells(entry, model) {
   const now = model.now();
-  const left = entry.state === "merging" ? "collecting results" : ticking("left", entry.ends, now);
+  const left = entry.state === "merging" ? "merging" : ticking("left", entry.ends, now);
   return [
     ["what", runLink(entry), reasonLine(entry, now)],
     ["progress", element("div", {}, progressBar(entry, now), element("span", { class: "left" }, left))],

@@ -296,7 +296,7 @@ function closureTip({ id, kind, name, owner, starts, ends }, now) {
   ];
 }
 
-const WORDS = { done: "finished", future: "planned", waiting: "waiting for time", gone: "cancelled or displaced" };
+const WORDS = { done: "finished", future: "planned", waiting: "waiting", gone: "cancelled or displaced" };
 
 function columnTip(box, now) {
   const counts = [...KINDS].reverse().filter((kind) => box.counts[kind]);

@@ -7,16 +7,16 @@ const DAY = 24 * HOUR;
 
 // kind determines colour and drawing: waiting (without a time), future, running, done, failed, missed, gone.
 const STATES = {
-  waiting: { word: "waiting for time", kind: "waiting", icon: "clock" },
+  waiting: { word: "waiting", kind: "waiting", icon: "clock" },
   held: { word: "held", kind: "future", icon: "clock" },
   scheduled: { word: "scheduled", kind: "future", icon: "clock" },
   "set-aside": { word: "set aside", kind: "waiting", icon: "pause" },
   running: { word: "running", kind: "running", icon: "play" },
-  merging: { word: "collecting", kind: "running", icon: "play" },
+  merging: { word: "merging", kind: "running", icon: "play" },
   finished: { word: "finished", kind: "done", icon: "check" },
   failed: { word: "failed", kind: "failed", icon: "cross" },
   missed: { word: "missed", kind: "missed", icon: "alert" },
-  unplaced: { word: "no time found", kind: "missed", icon: "alert" },
+  unplaced: { word: "unplaced", kind: "missed", icon: "alert" },
   cancelled: { word: "cancelled", kind: "gone", icon: "dash" },
   displaced: { word: "displaced", kind: "gone", icon: "swap" },
   active: { word: "active", kind: "running", icon: "play" },

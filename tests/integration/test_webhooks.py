@@ -234,7 +234,7 @@ async def test_a_mesh_is_told_when_it_delivers_too_little(
     await tell(a)
     [message] = receiver.got
     assert message["sentence"] == (
-        "mesh lab delivered 42.9 % of what was due in the last PT10M, less than 60 %"
+        "mesh lab delivered 42.9 % of what was due in the last 10 min, less than 60 %"
     )
     assert receiver.told() == [("mesh-below", "begun", "lab")]
     clock.advance(times.HOUR)

@@ -17,14 +17,13 @@ from node.cli.times import (
     SECONDS,
     clock_time,
     duration_in_words,
-    duration_text,
     local_time_text,
     parse_duration,
     parse_moment,
     with_local_times,
 )
 from node.model import times
-from node.model.times import DAY, HOUR, LONGEST, MILLISECOND, MINUTE, SECOND
+from node.model.times import DAY, HOUR, LONGEST, MILLISECOND, MINUTE, SECOND, duration_text
 
 
 @pytest.fixture(autouse=True)

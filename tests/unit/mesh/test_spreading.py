@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.mesh.comparison import compare
-from node.mesh.spreading import is_spread, longest_wait, phase_of, start_of
+from node.mesh.spreading import is_spread, longest_wait, phase_of, start_in_words, start_of
 from node.model import times
 from node.model.recurrence import nominal_starts
 from node.model.scheduling import recurrence_of
@@ -70,7 +70,7 @@ def test_tasks_of_an_earlier_version_stay_together_until_told_otherwise() -> Non
     for edit in told.edit:
         wanted = start_of("lab", edit.task.key, times.HOUR)
         assert edit.patch["schedule"] == {"start": wanted}
-        assert wanted in " ".join(edit.differences)
+        assert start_in_words(wanted) in " ".join(edit.differences)
 
 
 @given(
@@ -85,3 +85,12 @@ def test_the_longest_wait(runs: list[tuple[int, int]], interval: int) -> None:
             waited = max(waited, free_at - phase - lap * interval)
             free_at = max(free_at, phase + lap * interval) + duration
     assert longest_wait(runs, interval) == waited
+
+
+def test_starts_in_words() -> None:
+    """The start of a spread task is shown as a distance into its interval, another one as it is."""
+    start = start_of("lab", "rtt/a/b", 10 * times.MINUTE)
+    phase = times.format_duration(phase_of("lab", "rtt/a/b", 10 * times.MINUTE))
+    assert start_in_words(start) == f"{phase} into each interval"
+    assert start_in_words("2026-12-01T00:00:00Z") == "2026-12-01T00:00:00Z"
+    assert start_in_words(None) is None
