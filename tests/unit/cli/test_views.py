@@ -234,3 +234,14 @@ def test_histograms_are_drawn_in_a_line() -> None:
     assert histogram_text({"width_ms": 1.0, "buckets": []}) == "-"
     view = result_view({"histogram": {"forward": drawn, "backward": drawn}})
     assert len(view.splitlines()) == 2
+
+
+def test_one_clock_is_told_once() -> None:
+    """A clock that both ends share is told once, and two clocks are told as two."""
+    clock = {"synchronised": False, "identity": "boot"}
+    result = {"clocks": {"source": clock, "dest": clock}, "clocks_synchronised": True}
+    view = result_view(result)
+    assert [line.split()[-1] for line in view.splitlines()].count("no") == 1
+    assert "yes, both ends read the same clock" in view
+    other = {**result, "clocks": {"source": clock, "dest": {**clock, "identity": "other"}}}
+    assert "same clock" not in result_view(other)
