@@ -143,7 +143,7 @@ async def test_a_broken_file_changes_nothing(pair: Pair, tmp_path: Path) -> None
     await pair.b.limits.reload()
     shown = await pair.b.limits.for_people()
     assert shown.fault == (
-        f"{file}: /rule/0/who/0: there is no [who.al]; there are: all; see parley limits check "
+        f"{file}: /rule/0/who/0: there is no [who.al]; did you mean all?; see parley limits check "
         f"{file}"
     )
     assert (shown.text, shown.fault_at) == (SMALL, pair.clock.now())

@@ -283,7 +283,7 @@ async def test_one_of_a_node_is_heard_by_its_pools_lead(world: World) -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"pool": "eurpe"}, "/pool: there is no pool eurpe; there is: europe"),
+        ({"pool": "eurpe"}, "/pool: there is no pool eurpe; did you mean europe?"),
         (
             {"pool": "europe", "access": {"leads": ["n1"]}},
             "/access/leads: all seats of a pool are given by this node; leave it out",

@@ -124,7 +124,7 @@ async def test_a_task_whose_test_is_gone_holds_up_no_other_of_its_pool(world: Wo
     await pool.seat()
     assert list(await pool.seats(other)) == [0, 6, 12]
     assert (await pool.told(first))[-1][0] == "not seated"
-    assert "there is no test 'tracing'; there are: " in (await pool.told(first))[-1][1]
+    assert "there is no test 'tracing'; did you mean trace?" in (await pool.told(first))[-1][1]
     await pool.lead.execute(rename, first, "idle")
     world.clock.advance(times.MINUTE)
     await pool.seat()

@@ -318,7 +318,7 @@ async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:
 @pytest.mark.parametrize(
     ("request_", "pointer", "words"),
     [
-        ({"pool": "eurpe"}, "/participants/pool", "there is no pool eurpe; there is: europe"),
+        ({"pool": "eurpe"}, "/participants/pool", "there is no pool eurpe; did you mean europe?"),
         ({"k": 4}, "/participants/k", "more than pool europe has: 3 nodes; ask for 3 at most"),
         ({"match": {"site": "w"}}, "/participants/match/site", 'site is "x", "y"'),
         ({"match": {"site": "y"}}, "/participants/k", "1 of 3 nodes"),
