@@ -14,7 +14,7 @@ BYTES: Final = "bytes"
 """The name of this quota among those of a campaign; the others are counted resources."""
 
 _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_WRITTEN = re.compile(r"(\d{1,19}(?:\.\d{1,12})?) ?([kKMGT]?)B?/(P.+)", re.ASCII)
+_WRITTEN = re.compile(r"(\d{1,19}(?:\.\d{1,12})?) ?([kKMGT]?)B?/(.+)", re.ASCII)
 _PERIODS: Final = {times.HOUR: "hour", times.DAY: "day", 7 * times.DAY: "week"}
 _LONGEST: Final = 31 * times.DAY
 _MOST: Final = 10**18

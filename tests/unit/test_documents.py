@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from node.mesh.document import parse as parse_mesh
 from node.model import times
 from node.model.digests import differences, fingerprint
 from node.model.errors import (
@@ -27,7 +28,8 @@ from node.model.times import HOUR, SECOND
 from node.model.wire.fields import FROM_OUTSIDE, Duration, Host, Instant
 from node.model.wire.participants import Batch, ProposalRequest
 from node.model.wire.problems import Problem, error_of, problem_of
-from node.model.wire.tasks import Schedule, TaskDocument
+from node.model.wire.reservations import OccasionsDocument
+from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument
 from node.model.wire.validation import faults_of
 
 COMPLETE: dict[str, Any] = {
@@ -133,6 +135,21 @@ def test_all_faults_are_told_at_once() -> None:
         "/schedule/repeated": "no such field; did you mean repeat?",
         "/priority": found["/priority"],
     }
+
+
+@pytest.mark.parametrize("written", ["1m", "60s", "PT1M", "1 min", "PT60S"])
+def test_durations_are_read_alike_everywhere(written: str) -> None:
+    """A minute is a minute in tasks, reservations, and mesh files, in whatever form."""
+    text = f'name = "lab"\n[schedules.x]\nrepeat = "{written}"'
+    mesh = parse_mesh(text, toml=True).document
+    assert mesh is not None
+    read = [
+        ScheduleDocument.model_validate({"repeat": written}, context=FROM_OUTSIDE).repeat,
+        OccasionsDocument.model_validate({"repeat": written}, context=FROM_OUTSIDE).repeat,
+        mesh.schedules["x"].repeat,
+    ]
+    assert read == [times.MINUTE] * 3
+    assert TypeAdapter(Duration).dump_python(times.MINUTE, mode="json") == "PT1M"
 
 
 def test_months_are_refused_with_a_hint() -> None:

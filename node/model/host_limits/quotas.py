@@ -20,8 +20,8 @@ from node.model.reason import Reason
 from node.model.reasons import limit_used_up
 from node.model.spans import Span
 
-_RUNS = re.compile(r"(\d{1,9})/(P.+)", re.ASCII)
-_TIME = re.compile(r"(P[^/]+)/(P.+)", re.ASCII)
+_RUNS = re.compile(r"(\d{1,9})/(.+)", re.ASCII)
+_TIME = re.compile(r"([^/]+)/(.+)", re.ASCII)
 
 
 class Quantity(StrEnum):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lead.policy.throttle.byte_quota import MovedBytes
 from node.model import times
 from node.model.byte_quotas import ByteQuota, bytes_text, parse_byte_quota
+from node.model.host_limits.quotas import Quantity, parse_quota
 
 HOUR = times.HOUR
 GIGABYTE = 10**9
@@ -42,7 +43,7 @@ def test_a_quota_is_an_amount_per_period(
         ("-1G/P1D", "such as 50G/P1D"),
         ("1G/PT90M", "whole hours"),
         ("1G/P32D", "PT1H to P31D"),
-        ("1G/tomorrow", "such as 50G/P1D"),
+        ("1G/tomorrow", "write 30s"),
         ("1G/P1M", "use days"),
         ("0.5/P1D", "whole bytes"),
         ("9999999T/P1D", "at most 1000000T"),
@@ -97,3 +98,13 @@ def test_the_quota_holds_in_every_period(
             assert worst_at(refusal.until // HOUR) + amount <= most, "there is room again then"
             assert all(worst_at(at) + amount > most for at in range(hour, refusal.until // HOUR))
     assert all(worst_at(hour) <= most for hour in range(41))
+
+
+def test_short_durations_are_taken_too() -> None:
+    """A day is written 1d or P1D, in each kind of quota."""
+    assert parse_byte_quota("50G/1d") == parse_byte_quota("50G/P1D")
+    for kind, short, long in (
+        (Quantity.RUNS, "4/1h", "4/PT1H"),
+        (Quantity.TIME, "10m/1d", "PT10M/P1D"),
+    ):
+        assert parse_quota(kind, short) == parse_quota(kind, long)
