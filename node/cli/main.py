@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _EPILOG = """\b
-Ids may be shortened to their first digits; @-1 is the newest task or run.
+Ids may be shortened to their first digits; @-1 is the newest of your own.
 Exit codes: 0 done, 1 run without a result or with total loss, something needs attention
 (status, doctor), 2 usage, 3 refused,
 4 no time, 5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
