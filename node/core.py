@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from node.model.audit import AuditEntry, AuditOutcome
+from node.model.principals import Principal, PrincipalKind
 from node.runtime.clock import Clock, StepWatcher
 from node.runtime.instruments import Instruments
 from node.runtime.settings import Settings
@@ -34,3 +36,10 @@ class Core:
         """Make the watcher of the steps of this clock."""
         watcher = StepWatcher(self.clock, self.settings.clock_doubt)
         object.__setattr__(self, "steps", watcher)
+
+    def own_entry(
+        self, verb: str, thing: str, outcome: AuditOutcome, problem: str | None = None
+    ) -> AuditEntry:
+        """Return the entry of the audit for what this node did by itself, now."""
+        this_node = Principal(PrincipalKind.NODE, self.settings.name, key=self.identity)
+        return AuditEntry(self.clock.now(), this_node, verb, outcome, thing, problem=problem)

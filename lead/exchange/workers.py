@@ -17,10 +17,10 @@ import structlog
 
 from lead.exchange.planner import Planner
 from lead.exchange.reachability import ReachabilityTracker
-from lead.failures import describe_failure
 from lead.model import Claim
 from lead.reasons import planning_took_long
 from lead.store import planning
+from lead.store.failures import describe_failure
 from lead.store.planning import LeaseRequest
 from node.model import times
 from node.model.errors import ParleyError

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from lead.failures import describe_failure
 from lead.model import PolicyMemory, PoolTask
 from lead.participants import ProposalSource
 from lead.planning.policy_state import encode_state
@@ -30,6 +29,7 @@ from lead.pool.membership import Membership
 from lead.pool.node_search import NodeSearch
 from lead.pool.seat_search import SeatSearch, SeatSearchResult
 from lead.pool.snapshot import EpisodeInput
+from lead.store.failures import describe_failure
 from node.model.errors import InvalidDocument
 from node.model.spans import Span
 from node.model.taskstate import TaskState

@@ -27,7 +27,6 @@ from uuid import UUID
 
 import structlog
 
-from lead.failures import describe_failure
 from lead.model import (
     HeldSeat,
     NextTerm,
@@ -48,6 +47,7 @@ from lead.pool.membership import KnownNodes, Membership, WantedOf
 from lead.pool.snapshot import EpisodeInputReader, minds_blocked
 from lead.reasons import giving_seats_failed, lack_unknown, pool_has_enough, seats_lost
 from lead.store import episodes, planning
+from lead.store.failures import describe_failure
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.gaps import Gap, closed_slots, given_up

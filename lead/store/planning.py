@@ -25,7 +25,6 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from lead.failures import describe_failure
 from lead.model import (
     AgendaUpdate,
     Claim,
@@ -34,6 +33,7 @@ from lead.model import (
     WaitingSlot,
 )
 from lead.reasons import planning_broke_off
+from lead.store.failures import describe_failure
 from node.model import runstate
 from node.model.attempts import CAME_TO_NOTHING
 from node.model.digests import starts_of

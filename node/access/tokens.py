@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from node.core import Core
-from node.journal.audit import own_entry
 from node.model import times
 from node.model.audit import AuditOutcome
 from node.model.errors import DatabaseUnavailable, HostError, NotAuthenticated, NotFound
@@ -103,7 +102,7 @@ class AccessTokens:
             if known is not None and self._why_invalid(known) is None:
                 return
         made = await self._make(connection, request, "this node")
-        entry = own_entry(self._core, "token_made", str(made.id), AuditOutcome.DONE)
+        entry = self._core.own_entry("token_made", str(made.id), AuditOutcome.DONE)
         await audit.keep(connection, [entry])
         write_token(path, made.token)
 

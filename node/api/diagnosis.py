@@ -6,7 +6,7 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import NODE, Route
-from node.execution.port_probes import LASTS
+from node.model.diagnosis import PROBE_TIME
 from node.model.wire.checks import (
     Diagnosis,
     DiagnosisAnswer,
@@ -44,7 +44,7 @@ async def probe(request: web.Request) -> web.StreamResponse:
     """POST: answer for some seconds at a port of the tools, so that the sender can try it."""
     wanted = requests.document(request, ProbeRequest)
     port = await request.app[NODE].port_probes.open(wanted.nonce)
-    return responses.document_response(ProbeOffer(port=port, lasts=LASTS))
+    return responses.document_response(ProbeOffer(port=port, lasts=PROBE_TIME))
 
 
 ROUTES = (

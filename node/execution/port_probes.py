@@ -16,11 +16,9 @@ from typing import cast
 
 from node.core import Core
 from node.model import times
+from node.model.diagnosis import PROBE_TIME
 from node.model.errors import HostError, TooManyRequests
 from node.store import bookings
-
-LASTS = 5 * times.SECOND
-"""Longest time for which a probe is open."""
 
 _LINGER_S = 1
 """Time for which it stays open once it was reached: an answer may be lost, and asked for again."""
@@ -58,7 +56,7 @@ class _Probe:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send the number back over TCP."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
-            async with asyncio.timeout(LASTS / times.SECOND):
+            async with asyncio.timeout(PROBE_TIME / times.SECOND):
                 if await reader.readexactly(_NONCE_BYTES) == self.nonce:
                     self.note_arrival("TCP")
                     writer.write(self.nonce)
@@ -105,7 +103,7 @@ class PortProbes:
                 return
             finally:
                 bound.cancel()  # no effect if it is done
-            lasting = asyncio.create_task(self._clock.sleep(LASTS / times.SECOND))
+            lasting = asyncio.create_task(self._clock.sleep(PROBE_TIME / times.SECOND))
             reached = asyncio.create_task(probe.over_both.wait())
             try:
                 await asyncio.wait({lasting, reached}, return_when=asyncio.FIRST_COMPLETED)

@@ -14,9 +14,8 @@ from dataclasses import asdict
 import structlog
 
 from node.core import Core
-from node.model.audit import AuditBudget, AuditEntry, AuditOutcome
+from node.model.audit import AuditBudget, AuditEntry
 from node.model.errors import ParleyError
-from node.model.principals import Principal, PrincipalKind
 from node.runtime.batching import Batcher, act_when_woken
 from node.store import audit
 
@@ -25,14 +24,6 @@ _WAITING_MAX = 5000
 """Maximum number of entries in memory that could not be written yet; the oldest are given up."""
 
 log = structlog.get_logger()
-
-
-def own_entry(
-    core: Core, verb: str, thing: str, outcome: AuditOutcome, problem: str | None = None
-) -> AuditEntry:
-    """Return the entry for what this node did by itself, now."""
-    this_node = Principal(PrincipalKind.NODE, core.settings.name, key=core.identity)
-    return AuditEntry(core.clock.now(), this_node, verb, outcome, thing, problem=problem)
 
 
 class AuditLog:

@@ -31,7 +31,6 @@ import structlog
 from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.targets import mere_targets, reported_content
-from node.journal.audit import own_entry
 from node.model import times
 from node.model.audit import AuditOutcome
 from node.model.classes import SchedulingClass
@@ -558,7 +557,7 @@ class LimitKeeper:
         ):
             span = times.format_instant(begins_at), times.format_instant(ends_at)
             await notify(connection, "limit", quote(rule, safe=""), "reached", *span)
-            entry = own_entry(self._core, "limit_reached", rule, AuditOutcome.REFUSED)
+            entry = self._core.own_entry("limit_reached", rule, AuditOutcome.REFUSED)
             await audit.keep(connection, [entry])
 
     async def record_loaded(self) -> None:
@@ -568,7 +567,7 @@ class LimitKeeper:
     async def _record_state(
         self, state: str, thing: str, outcome: AuditOutcome, problem: str | None = None
     ) -> None:
-        entry = own_entry(self._core, f"limits_{state}", thing, outcome, problem)
+        entry = self._core.own_entry(f"limits_{state}", thing, outcome, problem)
         async with self._database.transaction() as connection:
             await notify(connection, "limits", self._settings.name, state)
             await audit.keep(connection, [entry])

@@ -10,6 +10,9 @@ from node.model import times
 from node.model.wire.checks import Check, CheckState, PeerFacts
 from node.model.wire.host_limits import GrantedLimits
 
+PROBE_TIME = 5 * times.SECOND
+"""Longest time for which a probe of a port is open."""
+
 _BUSY = 1.0
 """Processes per processor from which a host counts as busy."""
 SYNCHRONISATION = "timedatectl timesync-status || chronyc tracking"

@@ -13,6 +13,9 @@ from typing import Any
 ATTRIBUTE = "feature:"
 """Prefix of the attributes of a card that name features."""
 
+TOOL = "tool:"
+"""Prefix of those that say whether a tool is installed."""
+
 
 class Feature(StrEnum):
     """A feature that version 0.1 of the program did not have."""

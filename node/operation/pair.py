@@ -49,7 +49,7 @@ from node.model.errors import (
     TooManyRequests,
     UnknownToPeer,
 )
-from node.model.features import Feature, has_feature
+from node.model.features import TOOL, Feature, has_feature
 from node.model.nodekinds import NodeKind
 from node.model.wire.checks import (
     Check,
@@ -62,7 +62,6 @@ from node.model.wire.checks import (
 )
 from node.operation.host import host_checks
 from node.operation.status import clock_of, load_of_host, status_of
-from node.peers.card import TOOL
 from node.plugins import registry
 from node.runtime.clock import Clock
 from node.service import NodeService

@@ -15,14 +15,11 @@ from node.execution.catalog import Capabilities
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.features import ATTRIBUTE as FEATURE
-from node.model.features import Feature
+from node.model.features import TOOL, Feature
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
 from node.runtime.version import program_version
 from node.store import nodes, notices
 from node.store.database import Connection
-
-TOOL = "tool:"
-"""Prefix of the attributes that say whether a tool is installed."""
 
 VERSION = "version"
 """The attribute with the version of the program."""

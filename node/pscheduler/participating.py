@@ -68,8 +68,7 @@ from node.store.database import Connection
 from node.store.outside import OutsideRun
 from node.store.pscheduler import PostedRecord
 from node.store.runs import KeptPart
-from node.store.tasks import StoredTask
-from node.tasks.storing import StoreAlong
+from node.store.tasks import StoreAlong, StoredTask
 
 _GENERATION = UUID(int=0)
 """Leads from outside have no database whose generation they would tell."""

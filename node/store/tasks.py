@@ -14,7 +14,7 @@ What is deleted for age, number, or bytes are ended tasks only; all that depends
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -71,6 +71,10 @@ class StoredTask:
             paused_at=self.paused_at,
             freeing=self.freeing,
         )
+
+
+StoreAlong = Callable[[Connection, StoredTask], Awaitable[None]]
+"""Stores something else that belongs to a new task, in the transaction that stores it."""
 
 
 @dataclass(frozen=True)

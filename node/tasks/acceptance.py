@@ -66,8 +66,7 @@ from node.plugins.contracts import Test
 from node.runtime.batching import Batcher
 from node.store import bookings, changes, host_limits, nodes, notices, tasks
 from node.store.database import Connection
-from node.store.tasks import StoredTask
-from node.tasks.storing import StoreAlong
+from node.store.tasks import StoreAlong, StoredTask
 
 log = structlog.get_logger()
 

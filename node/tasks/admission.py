@@ -49,12 +49,12 @@ from node.sharing.campaigns import Campaigns
 from node.store import notices, outbox
 from node.store.nodes import KnownNode
 from node.store.outbox import OutgoingMessage
-from node.store.tasks import StoredTask
+from node.store.tasks import StoreAlong, StoredTask
 from node.tasks.away_nodes import AwayNodes
 from node.tasks.dependencies import check_followed
 from node.tasks.drafting import TaskDrafter
 from node.tasks.pool_tasks import PoolTaskChecker
-from node.tasks.storing import NewTask, NewTaskStore, StoreAlong, Withdrawal
+from node.tasks.storing import NewTask, NewTaskStore, Withdrawal
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Introduces a task to a node, which may be this one, or only asks whether it would take part.

@@ -6,7 +6,7 @@ so that one that cannot be stored hinders no other, and its own error is known.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from node.core import Core
@@ -20,14 +20,11 @@ from node.runtime.batching import Batcher
 from node.store import notices, outbox, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
-from node.store.tasks import FirstPlanning, Made, StoredTask
+from node.store.tasks import FirstPlanning, Made, StoreAlong, StoredTask
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 
 TOGETHER = 64
 """Number of tasks that are stored in one transaction at most."""
-
-StoreAlong = Callable[[Connection, StoredTask], Awaitable[None]]
-"""Stores something else that belongs to a new task, in the transaction that stores it."""
 
 
 @dataclass(frozen=True)
