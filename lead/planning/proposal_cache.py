@@ -55,7 +55,7 @@ class _CachedAnswer:
             old.scheduling_class is request.scheduling_class
             and old.duration <= request.duration
             and (request.yielding == () or _giving_way(old) == _giving_way(request))
-            and (not self.proposal.particular or _whose(old) == _whose(request))
+            and (not self.proposal.particular or _question_key(old) == _question_key(request))
             and all(any(_inside(new, asked) for asked in old.windows) for new in request.windows)
         )
 
@@ -221,7 +221,7 @@ def _giving_way(request: ProposalRequest) -> tuple[int, frozenset[UUID] | None]:
     return request.priority, None if named is None else frozenset(named)
 
 
-def _whose(request: ProposalRequest) -> tuple[UUID, str | None, str | None, int]:
+def _question_key(request: ProposalRequest) -> tuple[UUID, str | None, str | None, int]:
     return request.task, request.test, request.campaign, request.priority
 
 

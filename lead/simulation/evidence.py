@@ -25,7 +25,7 @@ def name_of(invariant: str) -> str:
     return invariant.partition("_")[2]
 
 
-def _sql(template: str, **parts: str) -> str:
+def _filled_template(template: str, **parts: str) -> str:
     """Return a statement with other texts of ours put in."""
     text = _TEMPLATES[template]
     for word, stands_for in parts.items():
@@ -35,10 +35,12 @@ def _sql(template: str, **parts: str) -> str:
 
 def _joined_query(invariants: Iterable[str], name: Callable[[str], str]) -> str:
     """Return several invariants as one query, which returns (node, invariant, id, what)."""
-    return " UNION ALL ".join(_sql("asked", name=name(it), query=SQL[it]) for it in invariants)
+    return " UNION ALL ".join(
+        _filled_template("asked", name=name(it), query=SQL[it]) for it in invariants
+    )
 
 
-ALWAYS = _sql(
+ALWAYS = _filled_template(
     "always",
     tables=", ".join(f"{table} AS ({SQL[table + 's_here']})" for table in TABLES),
     occupied=SQL["occupied"],
@@ -46,25 +48,26 @@ ALWAYS = _sql(
 )
 """All invariants of every instant as one query of a node's own database."""
 
-ALL = _sql("all", asked=_joined_query(INVARIANTS, str))
+ALL = _filled_template("all", asked=_joined_query(INVARIANTS, str))
 """All invariants as one query of the tables side by side."""
 
-READY = _sql("ready", occupied=SQL["occupied"], rest=SQL["ready"])
+READY = _filled_template("ready", occupied=SQL["occupied"], rest=SQL["ready"])
 """Indexes, views, and functions over the tables, once they are filled."""
 
-ROWS = _sql(
+ROWS = _filled_template(
     "rows",
     rows=", ".join(
-        f"'{table}', {_sql('rows_of', query=SQL[table + 's_here'])}" for table in TABLES
+        f"'{table}', {_filled_template('rows_of', query=SQL[table + 's_here'])}" for table in TABLES
     ),
 )
 """A query of a node's own database for all its rows, as one JSON document."""
 
-FINISHED_TASKS = _sql("finished_tasks", query=SQL["tasks_here"])
+FINISHED_TASKS = _filled_template("finished_tasks", query=SQL["tasks_here"])
 """The finished tasks that a node leads, before they are deleted."""
 
-FILLING = _sql(
-    "filling_all", fillings=", ".join(_sql("filling_from", table=table) for table in TABLES)
+FILLING = _filled_template(
+    "filling_all",
+    fillings=", ".join(_filled_template("filling_from", table=table) for table in TABLES),
 )
 """Puts the rows of a node, as :data:`ROWS` returns them, into all tables."""
 
@@ -77,4 +80,4 @@ ROUND = _TEMPLATES["round"]
 
 def filling_statement(table: str) -> str:
     """Return the statement that fills a table from a JSON list."""
-    return _sql("filling", table=table)
+    return _filled_template("filling", table=table)

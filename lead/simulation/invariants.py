@@ -128,15 +128,15 @@ def _found(world: SimulatedWorld) -> Found:
         court.read(evidence.FILLING, row["document"])
     for document in world.history.finished.values():
         court.write(evidence.KEEPING_FINISHED, document)
-    for table, known in _known(world).items():
+    for table, known in _rows_of_history(world).items():
         court.write(evidence.filling_statement(table), json.dumps(known))
-    court.write(evidence.ROUND, *_terms(world))
+    court.write(evidence.ROUND, *_round_row(world))
     court.write(evidence.READY)
     rows = court.read(evidence.ALL)
     return {(row["node"], row["invariant"], row["id"]): row["what"] for row in rows}
 
 
-def _known(world: SimulatedWorld) -> dict[str, list[dict[str, Any]]]:
+def _rows_of_history(world: SimulatedWorld) -> dict[str, list[dict[str, Any]]]:
     """Return what the history knows, as rows of tables."""
     history, format_ = world.history, times.format_instant
     return {
@@ -169,7 +169,7 @@ def _known(world: SimulatedWorld) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _terms(world: SimulatedWorld) -> Sequence[int]:
+def _round_row(world: SimulatedWorld) -> Sequence[int]:
     """Return the row of ``round``."""
     nodes, now = world.scenario.nodes, START + world.loop.now
     grace = nodes.tend + nodes.part_grace + _UNDER_WAY

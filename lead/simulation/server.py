@@ -318,7 +318,7 @@ class NodeStore:
             return self._idle.pop()
         link = self._server.connect(self.name)
         self._pids.add(link.pid)
-        link.run(link.connection.add_listener(CHANNEL, self._hear))
+        link.run(link.connection.add_listener(CHANNEL, self._take_notification))
         return link
 
     def give_back(self, link: Link) -> None:
@@ -326,7 +326,7 @@ class NodeStore:
         link.transport.forget_begin()
         self._idle.append(link)
 
-    def _hear(self, connection: Any, pid: int, _channel: str, payload: object) -> None:
+    def _take_notification(self, connection: Any, pid: int, _channel: str, payload: object) -> None:
         """Take a notification, once: from the connection that has sent it."""
         if pid == connection.get_server_pid():
             self._told.append(str(payload))

@@ -103,7 +103,7 @@ class World:
         databases = [SimulatedDatabase(store, point) for store in stores]
         luck = random.Random(f"{scenario.seed} databases")
         for database in databases:
-            database.delivery = partial(_delivery, scenario.faults, luck)
+            database.delivery = partial(_delay_of_notification, scenario.faults, luck)
             database.conflict = partial(_conflict, scenario.faults, luck)
         self.hosts = [
             self.host_type(f"n{number}", scenario, loop, self.network, self.history, database)
@@ -215,7 +215,7 @@ class World:
             await pause(_RETRY)
 
 
-def _delivery(faults: Faults, luck: random.Random) -> int | None:
+def _delay_of_notification(faults: Faults, luck: random.Random) -> int | None:
     """Return when a process hears of a commit; None: never."""
     if faults.lost_notices and luck.random() < faults.lost_notices:
         return None

@@ -276,7 +276,7 @@ async def run_explanation(node: NodeService, run: Run, slot: int, user: Principa
                 _sentence(run),
                 *_foreign_lead_sentences(run),
                 *_binding_sentences(node, run),
-                *map(_delivery, reversed(archivings)),
+                *map(_delivery_text, reversed(archivings)),
             ]
         ),
         requester=run.requester,
@@ -301,7 +301,7 @@ def _binding_sentences(node: NodeService, run: Run) -> list[str]:
     return [f"{' and '.join(names)} {'books' if len(names) == 1 else 'book'} without holds"]
 
 
-def _delivery(one: Archiving) -> str:
+def _delivery_text(one: Archiving) -> str:
     """Describe where an outcome was delivered, or why it was not."""
     where = f"{one.archiver} {one.label}"
     if one.archive is not None:

@@ -204,13 +204,13 @@ def pair_view(pair: Record) -> str:
             f"  latest {local_time_text(pair['latest_at'])}, run {short(pair['run'])}: {latest}"
         )
     if pair["figures"]:
-        rows = [[_name(each), *_values(each)] for each in pair["figures"]]
+        rows = [[_figure_name(each), *_values(each)] for each in pair["figures"]]
         lines.append(aligned_text([["", "latest", "median", "least", "greatest"], *rows], "    "))
     lines += cause_lines(pair["causes"], "  ")
     return "\n".join(lines)
 
 
-def _name(figure: Record) -> str:
+def _figure_name(figure: Record) -> str:
     name, _, labels = figure["name"].partition(".")
     words = name.removesuffix("_ms").removesuffix("_bps").replace("_", " ")
     return printable_text(f"{words} {labels.replace('_', ' ').replace('.', ' ')}".strip())

@@ -70,7 +70,7 @@ class Profiles:
     by_name: Mapping[str, Profile]
 
     def profile(self, name: str) -> Profile:
-        """Return a profile.
+        """Return the profile of this name.
 
         :raises click.UsageError: there is none of this name.
         """

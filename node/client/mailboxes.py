@@ -39,7 +39,7 @@ class MailboxOwner(Protocol):
 
     @property
     def identity(self) -> str:
-        """Its key."""
+        """The key by which other nodes know it."""
         ...
 
     @property

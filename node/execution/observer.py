@@ -68,7 +68,7 @@ class PartObservation:
             version = await versions.of(tool)
             if self._samples is None:
                 return None
-            own = self._own(test, result)
+            own = self._own_traffic(test, result)
             return self._circumstances(self._samples, tool.name, version, own, ticks)
         except Exception:
             log.exception("the circumstances of a part are unknown", run=str(self._run.run))
@@ -96,7 +96,7 @@ class PartObservation:
             neighbours_count=self._run.met_count,
         )
 
-    def _own(self, test: Test, result: Result | None) -> Traffic | None:
+    def _own_traffic(self, test: Test, result: Result | None) -> Traffic | None:
         """Return the traffic that the run moved: by its result, or at most by its needs."""
         context = self._context
         if isinstance(test, TrafficReporting):

@@ -54,7 +54,7 @@ _KINDS = {word: f"{KIND}{word}" for word in ("pool", "hosts", "match")}
 _NAMES = f"{KIND}names"
 
 
-def _kind(value: object) -> str:
+def _kind_of_value(value: object) -> str:
     if isinstance(value, Mapping):
         return next((kind for word, kind in _KINDS.items() if word in value), _KINDS["match"])
     return _NAMES
@@ -65,7 +65,7 @@ Group = Annotated[
     | Annotated[MatchingGroup, Tag(_KINDS["match"])]
     | Annotated[PoolGroup, Tag(_KINDS["pool"])]
     | Annotated[HostGroup, Tag(_KINDS["hosts"])],
-    Discriminator(_kind),
+    Discriminator(_kind_of_value),
 ]
 """Names of nodes, or nodes that match, or nodes of a pool, or hosts that are not nodes."""
 
@@ -187,7 +187,7 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     if not isinstance(raw, dict):
         return ParsedMeshFile(None, tuple(faults))
     for fault in faults:
-        _leave_out(raw, fault.pointer.split("/")[1:])
+        _remove_field(raw, fault.pointer.split("/")[1:])
     document, remaining = _read(raw)
     parts = {steps for it in remaining if (steps := tuple(it.pointer.split("/")[1:3]))}
     unread = frozenset(name for part, *named in parts if part == "groups" for name in named)
@@ -204,7 +204,7 @@ def _read(raw: Any) -> tuple[MeshDocument | None, list[FieldFault]]:
         return None, faults_of(error, MeshDocument)
 
 
-def _leave_out(raw: Any, steps: Sequence[str]) -> None:
+def _remove_field(raw: Any, steps: Sequence[str]) -> None:
     """Remove the field at this path; items of lists stay."""
     *way, last = steps or [""]
     for step in way:

@@ -97,7 +97,7 @@ def checks_of_test(test: Test) -> list[ConformityCheck]:
         looks.append(
             ("so have its intervals", lambda: _display_faults(summary, figures, intervals))
         )
-    return [_check(sentence, look) for sentence, look in looks]
+    return [_outcome_of_look(sentence, look) for sentence, look in looks]
 
 
 def checks_of_result(test: Test, result: Result) -> list[ConformityCheck]:
@@ -109,13 +109,13 @@ def checks_of_result(test: Test, result: Result) -> list[ConformityCheck]:
             lambda: _display_faults(test.summary, test.metrics, [result]),
         ),
     ]
-    return [_check(sentence, look) for sentence, look in looks]
+    return [_outcome_of_look(sentence, look) for sentence, look in looks]
 
 
 def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityCheck]:
     """Return all checks of a tool that need not start it, for each test that it measures."""
     sentence = "it names its program, and the versions it was tested with"
-    checks = [_check(sentence, lambda: _requirement_faults(tool))]
+    checks = [_outcome_of_look(sentence, lambda: _requirement_faults(tool))]
     for name in tool.tests:
         test = tests.get(name)
         if test is None:
@@ -137,7 +137,7 @@ def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityChec
                 _streaming_faults(tool, test),
             ),
         ]
-        checks += [_check(sentence, look) for sentence, look in looks]
+        checks += [_outcome_of_look(sentence, look) for sentence, look in looks]
     return checks
 
 
@@ -157,7 +157,7 @@ def checks_of_archiver(
     if spec_document is not None:
         sentence = "label, limits and the stored form follow from the spec"
         looks.append((sentence, _spec_faults(archiver, spec_document)))
-    return [_check(sentence, look) for sentence, look in looks]
+    return [_outcome_of_look(sentence, look) for sentence, look in looks]
 
 
 def example_part(test: Test, tool: Tool, participant: int = 0, spec: Any = None) -> PartContext:
@@ -178,7 +178,7 @@ def example_part(test: Test, tool: Tool, participant: int = 0, spec: Any = None)
     return PartContext(spec, participant, parties, STARTS, ends, addresses)
 
 
-def _check(sentence: str, look: Look) -> ConformityCheck:
+def _outcome_of_look(sentence: str, look: Look) -> ConformityCheck:
     try:
         faults = list(look())
     except Exception as error:  # noqa: BLE001 - a third-party plugin may raise anything

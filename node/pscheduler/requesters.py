@@ -45,7 +45,7 @@ class Requester:
         return self.may_write or self.reads_all
 
     @property
-    def only(self) -> str | None:
+    def sole_address(self) -> str | None:
         """The address whose tasks alone the caller sees; None if it sees those of all."""
         return None if self.reads_all else self.address
 

@@ -202,7 +202,7 @@ class Teller:
         if not isinstance(about, dict):
             return b"[]\n"
         fixed = {name: each for name, each in about.items() if name not in _CHANGING}
-        enabled, only, key = about.get("enabled"), requester.only, self._node.core.sealing
+        enabled, only, key = about.get("enabled"), requester.sole_address, self._node.core.sealing
         if only is not None:  # others find no task by a guess of its secrets
             rest = sealed_document(key, rest)
         chosen = PostedFilter(

@@ -390,7 +390,7 @@ class Acceptance:
         _require_room(await self._limits.rooms_of_caps(connection, new, {}))
         if stood is None or stood.rule != rule.name:
             _require_room(await self._rooms_under(connection, _Room(known.lead, 0), judged))
-        if self._limits.counts_named_targets and _redirects(introduction, known):
+        if self._limits.counts_named_targets and _changes_addresses(introduction, known):
             keeping = (introduction.spec, introduction.tool) != (terms.spec, terms.tool)
             if await host_limits.has_booked_runs(connection, known.id, own_spec=not keeping):
                 raise LimitUsedUp(booked_runs_count_elsewhere(), TASKS_RETRY_S)
@@ -628,7 +628,7 @@ def _context(introduction: Introduction) -> Context | None:
     return None if written is None else parse(written)
 
 
-def _redirects(introduction: Introduction, known: StoredTask) -> bool:
+def _changes_addresses(introduction: Introduction, known: StoredTask) -> bool:
     """Return whether an edit gives any host that the task names another address."""
     return known.terms.addresses != introduction.addresses
 

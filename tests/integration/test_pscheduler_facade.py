@@ -96,8 +96,8 @@ def test_addresses_have_the_rights_of_their_networks() -> None:
     settings = Settings(pscheduler_allow="192.0.2.0/25", pscheduler_read="2001:db8::/32")
     opened = Gate(settings.pscheduler_writers, settings.pscheduler_readers)
     writer, reader = opened.requester("192.0.2.7"), opened.requester("2001:db8::1%eth0")
-    assert (writer.may_write, writer.may_read, writer.only) == (True, True, "192.0.2.7")
-    assert (reader.may_write, reader.may_read, reader.only) == (False, True, None)
+    assert (writer.may_write, writer.may_read, writer.sole_address) == (True, True, "192.0.2.7")
+    assert (reader.may_write, reader.may_read, reader.sole_address) == (False, True, None)
     assert not opened.requester("192.0.2.200").may_read
     assert not opened.requester("127.0.0.1").may_write
 

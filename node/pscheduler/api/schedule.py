@@ -39,7 +39,7 @@ async def schedule(call: Call) -> web.StreamResponse:
         ends_after=call.facade.node.clock.now() - _BACK if since is None else since,
         starts_before=call.query.instant("end"),
         limit=ENTRIES_MAX,
-        requester=call.requester.only,
+        requester=call.requester.sole_address,
     )
     async with call.facade.node.database.connection() as connection:
         rows = await pscheduler.find_runs(connection, wanted)
@@ -52,7 +52,7 @@ async def monitor(call: Call) -> web.StreamResponse:
     if window < 0:
         raise invalid("Argument 'window' must not be negative.")
     size, now = min(window, WINDOW_MAX), call.facade.node.clock.now()
-    whole = ToldFilter(limit=size, requester=call.requester.only)
+    whole = ToldFilter(limit=size, requester=call.requester.sole_address)
     running = replace(whole, ends_after=now, starts_before=now + 1, limit=WINDOW_MAX)
     async with call.facade.node.database.connection() as connection:
         past = await pscheduler.find_last_runs(connection, replace(whole, ends_by=now))

@@ -36,7 +36,7 @@ def require_sight(call: Call, requester: str | None) -> None:
 
     :raises Refusal: 403, they see their own tasks only.
     """
-    if call.requester.only not in {None, requester}:
+    if call.requester.sole_address not in {None, requester}:
         raise Refusal(
             403,
             f"This task was not posted from {call.requester.address}, which sees its own tasks "
