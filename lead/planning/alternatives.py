@@ -235,11 +235,11 @@ def _starts(free: Sequence[Span], after: int, duration: int) -> list[int]:
 
 def _next_whole_second(start: int, latest: int) -> int:
     """Return the next whole second, for readability, unless it is too late."""
-    rounded = _rounded(start)
+    rounded = _next_full_second(start)
     return rounded if rounded <= latest else start
 
 
-def _rounded(instant: int) -> int:
+def _next_full_second(instant: int) -> int:
     return -(-instant // times.SECOND) * times.SECOND
 
 
@@ -248,7 +248,7 @@ def _start_at(situation: Situation, start: int, penalty: int) -> DocumentChange:
     return DocumentChange(
         ChangeKind.LATER,
         min(1.0, delay / times.DAY) + penalty,
-        f"starts at {format_instant(start)}, {format_duration(_rounded(delay))} later",
+        f"starts at {format_instant(start)}, {format_duration(_next_full_second(delay))} later",
         {"start": format_instant(start)},
     )
 
@@ -269,7 +269,7 @@ def _shifted_grid(situation: Situation) -> list[DocumentChange] | Reason:
                 return [_start_at(situation, situation.anchor + shift, 0)]
         steps = [_step(situation, slot) for slot in slots if slot.nominal not in placed]
         step = min((step for step in steps if step is not None), default=0)
-        shift = _rounded(situation.anchor + shift + step) - situation.anchor
+        shift = _next_full_second(situation.anchor + shift + step) - situation.anchor
         if not step or shift >= repeat:
             break
     if best[1]:
@@ -391,7 +391,7 @@ def _longer_slip(situation: Situation) -> list[DocumentChange] | Reason:
         step = None if slot.nominal in placed else _step(situation, slot)
         if step is not None:
             slip_needed = slot.latest_start(situation.duration) + step - slot.nominal
-            needed = max(needed, _rounded(slip_needed))
+            needed = max(needed, _next_full_second(slip_needed))
     widened = situation.schedule.model_copy(update={"slip": needed})
     penalty = _penalty(situation, widened, situation.duration) if needed > slip else None
     if penalty is None:

@@ -194,7 +194,7 @@ class Episode:
     def _prepare(self, turn: AllocationRound, whole: Candidate) -> Ask | None:
         if whole.task in self._awaiting:
             self._record_reasons(whole, self._awaiting[whole.task])
-            self._is_blocked(whole)
+            self._block(whole)
             return None
         candidate, refusal, fewer = self._within_limits(whole, turn)
         if refusal is None and not candidate.named:
@@ -214,7 +214,7 @@ class Episode:
             return None
         if candidate.blocked and candidate.task not in self._view.state.held:
             self._record_reasons(candidate, NOT_TRIED.refuse(task=candidate.task))
-            self._is_blocked(candidate)
+            self._block(candidate)
             return None
         names = tuple(node.name for node in chosen)
         displacing = self._preempting.find_displaceable(candidate, names)
@@ -375,10 +375,10 @@ class Episode:
         if deferral is not None:  # until then, no other reason can be decisive
             decisive = replace(decisive, until=deferral.until)
         self._record_reasons(candidate, *filter(None, (decisive, no_displacement, deferral)))
-        self._is_blocked(candidate)
+        self._block(candidate)
         self._without.append(candidate)
 
-    def _is_blocked(self, candidate: Candidate) -> None:
+    def _block(self, candidate: Candidate) -> None:
         self._filling.reserve_slot(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
 

@@ -165,7 +165,7 @@ class RulingWriter:
         again = align_retries(now, pause, self._phase)
         if result.verdicts:
             again = _retry_at(result.verdicts[0], now) or min(
-                again, _may_displace_at(result.verdicts)
+                again, _displacing_instant(result.verdicts)
             )
         # Not later than the end of the term, because then the reason is reported.
         again = min(again, opened.over_at)
@@ -219,7 +219,7 @@ def _retry_at(decisive: PolicyRefusal, now: int) -> int | None:
     return decisive.until
 
 
-def _may_displace_at(verdicts: Sequence[PolicyRefusal]) -> int:
+def _displacing_instant(verdicts: Sequence[PolicyRefusal]) -> int:
     """Return when runs that are in the way may be displaced, after all time if never."""
     delays = (it.until for it in verdicts if it.axis is Axis.PREEMPT and it.until is not None)
     return min(delays, default=times.LATEST)

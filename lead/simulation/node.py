@@ -107,7 +107,7 @@ class SimulatedNode(SimulatedService):
             if not self.core.steps.doubtful:
                 await self._host.clock.set_after(steps)
 
-    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def run_loop(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a loop that ends with the node."""
         self._loops.append(asyncio.create_task(work, name=name))
 
@@ -413,7 +413,7 @@ class LeadProcess(BesideProcess):
         await node.campaigns.refresh()
         self.lead = lead
         node.add_notification_listener(lead.on_notice)
-        node.keep(node.listen(lead.on_notice), "listen")
+        node.run_loop(node.listen(lead.on_notice), "listen")
         await node.clock_steps.wait_until_believed()
         await lead.start()
 

@@ -252,14 +252,14 @@ class Scenario(Document):
         return next(pool for pool in self.pools if pool.name == name)
 
     @model_validator(mode="after")
-    def _has_enough_nodes(self) -> Self:
+    def _require_enough_nodes(self) -> Self:
         sizes = [group.size for group in self.tasks] + [group.size for group in self.arrivals]
         if max(sizes, default=1) > self.nodes.count:
             raise ValueError(f"a size of {max(sizes)} exceeds nodes.count; add nodes")
         return self
 
     @model_validator(mode="after")
-    def _has_its_pools(self) -> Self:
+    def _require_its_pools(self) -> Self:
         known = {pool.name for pool in self.pools}
         for group in self.tasks:
             if group.participants is not None and group.participants.pool not in known:
@@ -274,7 +274,7 @@ class Scenario(Document):
         return self
 
     @model_validator(mode="after")
-    def _can_promise(self) -> Self:
+    def _require_promising_set(self) -> Self:
         if self.shares is None:
             return self
         if self.shares.pool is None:

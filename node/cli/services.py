@@ -267,7 +267,7 @@ async def _work(
             node = await _assemble(settings, clock, dsn, session, tools, **roles)
         try:
             async with contextlib.AsyncExitStack() as stack:
-                await stack.enter_async_context(_traced(node))
+                await stack.enter_async_context(_exporting_spans(node))
                 if with_node:
                     await stack.enter_async_context(_running_service(node))
                 owner = f"{socket.gethostname()}:{os.getpid()}"
@@ -430,7 +430,7 @@ async def _running_api(
 
 
 @contextlib.asynccontextmanager
-async def _traced(node: NodeService) -> AsyncIterator[None]:
+async def _exporting_spans(node: NodeService) -> AsyncIterator[None]:
     if (endpoint := node.settings.traces_endpoint) is None:
         yield
         return

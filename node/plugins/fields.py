@@ -147,15 +147,15 @@ def whole_field(
     that it refuses only tasks that set it.
     """
     limits: dict[str, Any] = {"ge": least, "le": most, "strict": True}
-    return Field(default=default, description=description, **limits, **_told(later=later))
+    return Field(default=default, description=description, **limits, **_exclusion(later=later))
 
 
 def flag_field(description: str, *, default: bool = False, later: bool = False) -> Any:
     """Return a field with true or false; ``later`` as of :func:`whole_field`."""
-    return Field(default=default, strict=True, description=description, **_told(later=later))
+    return Field(default=default, strict=True, description=description, **_exclusion(later=later))
 
 
-def _told(*, later: bool) -> dict[str, Any]:
+def _exclusion(*, later: bool) -> dict[str, Any]:
     return {"exclude_if": operator.not_} if later else {}
 
 

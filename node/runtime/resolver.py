@@ -169,10 +169,10 @@ class Resolver:
             return self._answer_of(dict.fromkeys(str(entry[4][0]) for entry in entries), UNTIMED_S)
         seconds = [each.seconds for each in found] or [UNTIMED_S]
         now = asyncio.get_running_loop().time()
-        return _Answer((), socket.EAI_NONAME, now + _bounded(min(seconds), ABSENT_S))
+        return _Answer((), socket.EAI_NONAME, now + _within_bounds(min(seconds), ABSENT_S))
 
     def _answer_of(self, addresses: Any, seconds: float) -> _Answer:
-        until = asyncio.get_running_loop().time() + _bounded(seconds, KEPT_S)
+        until = asyncio.get_running_loop().time() + _within_bounds(seconds, KEPT_S)
         return _Answer(tuple(sorted(addresses, key=_is_unreachable)), None, until, until + STALE_S)
 
     def _addresses_in_file(self, host: str, families: Sequence[int]) -> list[str]:
@@ -236,7 +236,7 @@ def _lifetime(response: Any) -> float:
         return UNTIMED_S
 
 
-def _bounded(seconds: float, bounds: tuple[float, float]) -> float:
+def _within_bounds(seconds: float, bounds: tuple[float, float]) -> float:
     return min(max(seconds, bounds[0]), bounds[1])
 
 

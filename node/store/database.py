@@ -344,11 +344,11 @@ class PostgresDatabase(Database):
 
     def refused_write(self, within_s: float) -> str | None:
         """Return the error of the last write without room, if it came within these seconds."""
-        return self._recent(self._full, within_s)
+        return self._recent_answer(self._full, within_s)
 
     def damage(self, within_s: float) -> str | None:
         """Return the last sentence on damage of the database, if it came within these seconds."""
-        return self._recent(self._damage, within_s)
+        return self._recent_answer(self._damage, within_s)
 
     def _note_damage(self, sentence: str) -> None:
         """Remember a sentence on damage for :meth:`damage`; log it unless it was the last one."""
@@ -356,7 +356,7 @@ class PostgresDatabase(Database):
             log.error("the database is damaged", error=sentence)
         self._damage = self._now_s(), sentence
 
-    def _recent(self, said: tuple[float, str] | None, within_s: float) -> str | None:
+    def _recent_answer(self, said: tuple[float, str] | None, within_s: float) -> str | None:
         return None if said is None or self._now_s() - said[0] > within_s else said[1]
 
     @staticmethod

@@ -208,7 +208,7 @@ class TaskConfirmer:
         if request.announcement is not None:
             heard = await self._announcer.hear(sender, request.announcement)
         if request.process is not None:
-            standing = self._standing(sender, request.process)
+            standing = self._standing_of_process(sender, request.process)
         if heard.successor is not None:
             return ConfirmationAnswer(successor=heard.successor, rival=standing.rival)
         async with self._database.connection() as connection:
@@ -245,7 +245,7 @@ class TaskConfirmer:
             other_heard=standing.heard,
         )
 
-    def _standing(self, sender: str, statement: str) -> Standing:
+    def _standing_of_process(self, sender: str, statement: str) -> Standing:
         process = self._announcer.read_process(statement, sender)
         if process is None:
             msg = "the process is not one that the sender has signed"

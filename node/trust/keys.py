@@ -100,7 +100,7 @@ class NodeKey:
         try:
             return cls._of_pem(pem or b"")
         except (ValueError, TypeError, UnsupportedAlgorithm, InvalidLineageError) as error:
-            raise HostError(_damaged(path)) from error
+            raise HostError(_damage_message(path)) from error
 
     @classmethod
     def _of_pem(cls, pem: bytes) -> NodeKey:
@@ -134,7 +134,7 @@ def _pem_of(private: Ed25519PrivateKey) -> bytes:
     return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _damaged(path: Path) -> str:
+def _damage_message(path: Path) -> str:
     return (
         f"{path} does not contain an Ed25519 key in PEM form. Restore it from a backup; or "
         "remove it, and the node generates a new key, which the owners of all its peers then have "

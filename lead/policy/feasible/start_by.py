@@ -72,7 +72,11 @@ def forecast(candidates: Sequence[Candidate], supply: Supply, now: int) -> list[
     busy = {name: list(supply.busy.get(name, ())) for name in supply.nodes}
     work_done = {name: supply.recent.get(name, 0.0) for name in queues}
     heap = [
-        (max(now, queue[0].nominal), _standing(work_done[name], supply.shares.get(name, 0.0)), name)
+        (
+            max(now, queue[0].nominal),
+            _claim_order(work_done[name], supply.shares.get(name, 0.0)),
+            name,
+        )
         for name, queue in queues.items()
     ]
     heapq.heapify(heap)
@@ -92,7 +96,7 @@ def forecast(candidates: Sequence[Candidate], supply: Supply, now: int) -> list[
             _insert_span(busy[node], (start, start + demand.duration))
         work_done[name] += len(nodes) * demand.duration
         if queues[name]:
-            standing = _standing(work_done[name], supply.shares.get(name, 0.0))
+            standing = _claim_order(work_done[name], supply.shares.get(name, 0.0))
             following = max(now, queues[name][0].nominal)
             heapq.heapreplace(heap, (following, standing, name))
         else:
@@ -148,5 +152,5 @@ def _insert_span(spans: list[Span], taken: Span) -> None:
     spans.insert(at, (start, end))
 
 
-def _standing(work_done: float, share: float) -> tuple[bool, float]:
+def _claim_order(work_done: float, share: float) -> tuple[bool, float]:
     return share <= 0, work_done / share if share > 0 else work_done

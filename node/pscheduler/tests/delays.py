@@ -431,11 +431,11 @@ def _quantile(values: Sequence[tuple[float, int]], total: int, percent: int) -> 
     rank = percent / 100 * (total + 1)
     below = max(1, min(total, math.floor(rank)))
     above = min(total, below + 1)
-    low, high = _ranked(values, below), _ranked(values, above)
+    low, high = _value_of_rank(values, below), _value_of_rank(values, above)
     return low + (high - low) * max(0.0, min(1.0, rank - below))
 
 
-def _ranked(values: Sequence[tuple[float, int]], rank: int) -> float:
+def _value_of_rank(values: Sequence[tuple[float, int]], rank: int) -> float:
     for value, packets in values:
         rank -= packets
         if rank <= 0:
