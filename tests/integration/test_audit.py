@@ -146,9 +146,9 @@ async def test_tokens_are_named_and_never_shown(a: Asker) -> None:
     rows = await recorded(a)
     of_owner = [(row["verb"], row["thing"]) for row in rows if row["principal"] == "owner"]
     assert sorted(of_owner, key=str) == [
-        ("revoke_token", token["id"]),
-        ("list_tokens", None),
         ("create_token", token["id"]),
+        ("list_tokens", None),
+        ("revoke_token", token["id"]),
     ]
     revoked, guessed = (row for row in rows if row["outcome"] == "refused")
     assert (revoked["principal"], revoked["key"]) == ("alice", token["id"])
