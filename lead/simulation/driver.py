@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
 from asyncio import events
@@ -96,6 +97,13 @@ class _Transport(asyncio.Transport):
         elif rest := self._after_begin(data) if self._begun else data:
             self.protocol.data_received(rest)
         return True
+
+    def take_unasked(self) -> None:
+        """Pass on what the server has sent unasked: notifications of others."""
+        waiting = select.poll()
+        waiting.register(self.socket, select.POLLIN)
+        while not self._closing and waiting.poll(0):
+            self.receive()
 
     def begin_with_next(self) -> None:
         """Begin a transaction together with the next statement, without waiting in between."""
@@ -276,6 +284,15 @@ class Link:
     def run_task(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses the connection and also needs a loop."""
         return self._loop.run(work)
+
+    def take_notices(self) -> None:
+        """Read the notifications that have come while nobody used it.
+
+        A backend whose client reads none of them waits some day for the room to send one, and all
+        who wait for each backend (``DROP DATABASE``) wait for it.
+        """
+        self.transport.take_unasked()
+        self._loop.finish()
 
     def stop(self) -> None:
         """Stop the backend, which waits for a lock, and return when it stands still.

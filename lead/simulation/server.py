@@ -37,6 +37,8 @@ _TEMPLATE = "simulated"
 _PREFIX = "parley-simulation-"
 """The name of a server's directory, before the number of its process."""
 _CONNECTIONS_MAX = 1000
+_UNREAD_MAX = 50
+"""Commits with notifications after which idle connections are read; a socket has room for 200."""
 _SERVER_SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
@@ -249,6 +251,7 @@ class NodeStore:
         self._pids: set[int] = set()
         self._suspended: dict[Link, _Suspended] = {}
         self._told: list[str] = []
+        self._unread = 0
         self.listening: dict[Listener, None] = {}
         self.users: dict[User, None] = {}
         self.away = False
@@ -354,9 +357,7 @@ class NodeStore:
         wait are stopped, also those to which the server has given their lock.
         """
         if self._told:
-            told, self._told = self._told, []
-            for listener in list(self.listening):
-                listener.deliver_notifications(told)
+            self._tell()
         for link, suspended in list(self._suspended.items()):
             if link not in self._suspended or self._waits(link):
                 continue
@@ -368,6 +369,17 @@ class NodeStore:
             del self._suspended[link]
             if not suspended.over.done():
                 suspended.over.set_result(None)
+
+    def _tell(self) -> None:
+        """Tell of a commit, and have idle connections read of commits before there are too many."""
+        told, self._told = self._told, []
+        for listener in list(self.listening):
+            listener.deliver_notifications(told)
+        self._unread += 1
+        if self._unread == _UNREAD_MAX:
+            self._unread = 0
+            for link in self._idle:
+                link.take_notices()
 
     def break_off(self, link: Link) -> None:
         """End a statement that waits for a lock, if this connection has one."""

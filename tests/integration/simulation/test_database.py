@@ -246,6 +246,22 @@ def test_a_stranger_who_has_a_lock_is_waited_for(
         other.give_back(stranger)
 
 
+def test_idle_connections_keep_nobody_waiting_for_room() -> None:
+    """A database can be dropped, though much was notified in another one with idle connections."""
+
+    async def work() -> None:
+        database = SimulatedDatabase(busy)
+        async with database.connection(), database.connection() as other:
+            await other.execute("SELECT 1")
+        for number in range(1500):
+            async with database.transaction() as connection:
+                await notify(connection, "task", UUID(int=number), "planned")
+
+    with lent(2) as [busy, store]:
+        live(work())
+        store.spoil("SELECT 1")
+
+
 def test_the_last_of_those_that_wait_for_each_other_fails(store: NodeStore) -> None:
     """A deadlock ends the transaction that closes the circle; ``settle`` tries it again."""
     tries: list[str] = []
