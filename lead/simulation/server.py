@@ -457,14 +457,24 @@ def server() -> SimulationServer:
     return _SERVER[0]
 
 
+def tell_nobody(_ready: int) -> None:
+    """Ignore how far it is: nobody asked."""
+
+
 @contextlib.contextmanager
-def lent(count: int) -> Iterator[list[NodeStore]]:
+def lent(count: int, preparing: Callable[[int], None] = tell_nobody) -> Iterator[list[NodeStore]]:
     """Lend empty databases to a world, and empty them after it.
+
+    ``preparing`` is called with the number of those that are ready, before each.
 
     :raises DatabaseUnavailable: no Postgres is installed here, or it does not start.
     """
+    preparing(0)
     ours = server()
-    stores = [ours.lend() for _ in range(count)]
+    stores: list[NodeStore] = []
+    for number in range(count):
+        preparing(number)
+        stores.append(ours.lend())
     try:
         yield stores
     finally:

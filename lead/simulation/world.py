@@ -26,7 +26,7 @@ from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
 from lead.simulation.scenario import Arrivals, Faults, PairingRule, Scenario, ScenarioTasks
 from lead.simulation.series import step_for
-from lead.simulation.server import NodeStore, lent
+from lead.simulation.server import NodeStore, lent, tell_nobody
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
@@ -357,9 +357,16 @@ def _task(
 
 
 def simulate(
-    scenario: Scenario, *, broken: Broken | None = None, progress: Progress | None = None
+    scenario: Scenario,
+    *,
+    broken: Broken | None = None,
+    progress: Progress | None = None,
+    preparing: Callable[[int], None] = tell_nobody,
 ) -> Report:
-    """Simulate a world from its beginning to its last check and return the report."""
+    """Simulate a world from its beginning to its last check and return the report.
+
+    ``preparing`` is called with the number of databases that are ready, before it begins.
+    """
 
     async def work(loop: VirtualLoop) -> Report:
         world = World(scenario, loop, stores, broken=broken, progress=progress)
@@ -375,7 +382,7 @@ def simulate(
     with warnings.catch_warnings(), _collecting_young_objects_only():
         # A killed process leaves coroutines that were created but never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        with lent(scenario.nodes.count) as stores:
+        with lent(scenario.nodes.count, preparing) as stores:
             return run(work)
 
 
