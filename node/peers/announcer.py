@@ -54,9 +54,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Heard:
-    """The answer to an announcement: a later one, or why this node does not follow."""
+    """The answer to an announcement: a later one, or why this node does not follow.
+
+    ``successor`` is by another host, ``overtaking`` by a copy that had the same data and another
+    URL.
+    """
 
     successor: str | None = None
+    overtaking: str | None = None
     not_followed: str | None = None
 
 
@@ -179,8 +184,9 @@ class Announcer:
             stored = await nodes.lock_announcement(connection, sender)
             before = None if stored is None else _announcement_in(stored, sender)
             if before is not None and before.order > announced.order:
-                successor = stored if before.is_by_another(announced) else None
-                return Heard(successor)
+                if before.is_by_another(announced):
+                    return Heard(successor=stored)
+                return Heard(overtaking=stored if before.url != announced.url else None)
             if before != announced:
                 await nodes.keep_announcement(connection, sender, text)
         return self._begin_following(self._directory.by_identity(sender), announced.url)
@@ -238,6 +244,9 @@ class Announcer:
     async def learn(self, node: str, answered: ConfirmationAnswer) -> None:
         """Take in the answer of a node (by its name) to this node's announcement.
 
+        A copy of this node that has ended, or will, may have said that the node is where the copy
+        was. Then this one says anew where it is.
+
         :raises MovedAway: another host has this node.
         """
         if answered.not_followed is not None and self._told.get(node) != answered.not_followed:
@@ -249,8 +258,13 @@ class Announcer:
         if later and not self._is_by_key_that_counts(answered.successor, self._identity):
             later = None
         own = self._own[0] if self._own else None
-        if later is None or own is None or later.order < own.order or not own.is_by_another(later):
+        if later is None or own is None or later.order < own.order:
             log.warning("no announcement of this node, or no later one", node=node)
+            return
+        if not own.is_by_another(later):
+            async with self._database.transaction() as connection:
+                await nodes.keep_announcement(connection, self._identity, answered.successor)
+            self._own = None  # the next one is later than what is stored
             return
         async with self._database.connection() as connection:
             await nodes.note_moved_away(connection, own.generation, answered.successor)

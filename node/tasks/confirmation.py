@@ -240,6 +240,7 @@ class TaskConfirmer:
             marked_at=later,
             shortfall=left.missing,
             busy_until=left.busy_until,
+            successor=heard.overtaking,
             not_followed=heard.not_followed,
             rival=standing.rival,
             other_heard=standing.heard,

@@ -123,10 +123,31 @@ async def test_an_earlier_generation_is_told_of_the_later_one(pair: Pair) -> Non
     heard = await hear(identity, _signed(pair.b, _announced(pair.b, "http://127.0.0.1:9", START)))
     assert heard.successor == text
     replayed = replace(later, announced_at=START, url="http://127.0.0.1:9")
-    assert (await hear(identity, _signed(pair.b, replayed))).successor is None
+    heard = await hear(identity, _signed(pair.b, replayed))
+    assert (heard.successor, heard.overtaking) == (None, text)
     assert await _url_of_b(pair) == url
     with pytest.raises(NotAllowed):
         await hear(identity, _signed(pair.a.node, later))
+
+
+async def test_a_node_is_found_again_where_its_copy_was_followed(pair: Pair) -> None:
+    """A copy with its data, whose place is announced later, takes nothing away for good."""
+    announcer, hear, identity = pair.b.announcer, pair.a.node.announcer.hear, pair.b.card.identity
+    said = await announcer.own()
+    assert said is not None
+    first, _ = announcer._own or (None, None)
+    assert first is not None
+    copied = replace(first, announced_at=first.announced_at + 1, url="http://127.0.0.1:9")
+    await _follow(pair, copied)
+    await pair.a.rows("UPDATE node SET url = 'http://127.0.0.1:9' WHERE name = 'b'")
+    await pair.a.node.directory.refresh()
+    heard = await hear(identity, said)
+    await announcer.learn("a", ConfirmationAnswer(successor=heard.overtaking))
+    announcer.require_here()
+    assert await announcer.own() != said
+    assert announcer._own is not None
+    await _follow(pair, announcer._own[0])
+    assert await _url_of_b(pair) == pair.b.card.url
 
 
 async def test_a_node_ends_only_by_what_its_own_key_has_signed(pair: Pair) -> None:
