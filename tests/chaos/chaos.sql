@@ -22,6 +22,10 @@ SELECT oid::regclass::text FROM pg_class WHERE relkind = 'i' AND relnamespace = 
 -- Whether the standby is waited for, and has everything from before that.
 SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state = 'sync' AND flush_lsn >= pg_current_wal_flush_lsn();
 
+-- be_on_this_host --
+-- The data were always on a host with these marks.
+UPDATE generation SET host = $1;
+
 -- begun_by_copy --
 -- What a copy of a node did after it was copied, in the name of the node.
 SELECT id, 'began a run at ' || started_at FROM run WHERE started_at > $1

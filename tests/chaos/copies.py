@@ -4,6 +4,11 @@ The services and the Postgres of the node stand still while their files are copi
 machine do of which a snapshot is taken. The copy has an address of its own. It has to end with the
 sentence that asks for its owner's word, at each start, without having done anything in the name of
 the node; and the original has to go on.
+
+A clone has the marks of its original's host, too, so that nothing tells them apart: it begins to
+work, and ends once another node has heard both of them. Later starts of it begin nothing.
+
+The owner may want the node where the copy is, and says so once the original has stopped.
 """
 
 from __future__ import annotations
@@ -23,10 +28,11 @@ from node.execution import process
 from node.model.errors import HostError
 from node.postgres import PrivateCluster, ServerBinaries, locate
 from node.runtime.clock import SystemClock
+from node.store.mark import HostMarks
 from tests.chaos.checks import Violation
 from tests.chaos.hosts import forget_shared_memory
 from tests.chaos.queries import SQL
-from tests.chaos.sites import Site, Sites, answers, program
+from tests.chaos.sites import Restored, Site, Sites, answers, program
 
 ENDS_S = 120.0
 """Time for a copy to end; it may ask for 20 s, on a host where much else starts."""
@@ -40,8 +46,10 @@ _STARTS = 2
 _CLOCK = SystemClock()
 
 
-async def try_copy(sites: Sites, site: Site) -> list[Violation]:
+async def try_copy(sites: Sites, site: Site, *, alike: bool = False) -> list[Violation]:
     """Start a copy of a node beside it, twice, and return what it did that it must not.
+
+    ``alike``: on a host with the marks of the original's one.
 
     :raises HostError: the copy could not be made or did not end, or the original does not go on.
     """
@@ -51,12 +59,50 @@ async def try_copy(sites: Sites, site: Site) -> list[Violation]:
         async with aiohttp.ClientSession() as session:
             await _ready(site, session)
             copied_at = await _copy(site, place)
-            found = await _start(sites, site, place, copied_at)
+            found = await _start(sites, site, place, copied_at, alike=alike)
             await _ready(site, session)
+            if alike:  # what it told others, they take for the node's own word
+                sites.restored.append(Restored(site.name, copied_at, datetime.now(UTC)))
     finally:
         site.is_copied = False
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
     return found
+
+
+async def move(sites: Sites, site: Site) -> None:
+    """Let a node go on where a copy of it was made, and lose what it did since then.
+
+    :raises HostError: the copy could not be made or did not end, or the node is not ready there.
+    """
+    sites.moves += 1
+    place = sites.work / f"{site.name}.moved-{sites.moves}"
+    site.is_copied = True
+    try:
+        async with aiohttp.ClientSession() as session:
+            await _ready(site, session)
+            copied_at = await _copy(site, place)
+            cluster = PrivateCluster(place / "postgres", _binaries())
+            environment = _environment(sites, site, place, cluster.dsn(site.server.database))
+            await cluster.start()
+            try:
+                log = sites.work / f"{place.name}.log"
+                await _ends("parley-node", environment, log, {_IS_COPY})
+                started = [service for service in site.services if service.started]
+                await asyncio.gather(*(service.stop() for service in started))
+                await site.server.stop()
+            except BaseException:
+                await cluster.stop()
+                raise
+            sites.restored.append(Restored(site.name, copied_at, datetime.now(UTC)))
+            site.server.move(cluster, place)
+            environment["PARLEY_DSN"] = site.server.dsn
+            sites.move(site, place / "state", environment)
+            await site.type("admin", "take-over")
+            for service in started:
+                service.start()
+            await _ready(site, session)
+    finally:
+        site.is_copied = False
 
 
 async def _ready(site: Site, session: aiohttp.ClientSession) -> None:
@@ -93,17 +139,25 @@ async def _copy(site: Site, place: Path) -> datetime:
             service.send(signal.SIGCONT)
 
 
-async def _start(sites: Sites, site: Site, place: Path, copied_at: datetime) -> list[Violation]:
+def _environment(sites: Sites, site: Site, place: Path, dsn: str) -> dict[str, str]:
+    """Return the settings of a copy, which writes its results to where the node wrote them."""
+    state = place / "state"
+    return {
+        **site.environment,
+        "PARLEY_LISTEN": sites.spare,
+        "PARLEY_STATE_DIR": str(state),
+        "PARLEY_LIMITS": str(state / "limits.toml"),
+        "PARLEY_DSN": dsn,
+    }
+
+
+async def _start(
+    sites: Sites, site: Site, place: Path, copied_at: datetime, *, alike: bool
+) -> list[Violation]:
     async with _database(site, place) as dsn:
-        state = place / "state"
-        environment = {
-            **site.environment,
-            "PARLEY_LISTEN": sites.spare,
-            "PARLEY_STATE_DIR": str(state),
-            "PARLEY_LIMITS": str(state / "limits.toml"),
-            "PARLEY_ARCHIVE_DIRECTORIES": str(state / "results"),
-            "PARLEY_DSN": dsn,
-        }
+        environment = _environment(sites, site, place, dsn)
+        if alike:
+            await _fetch(dsn, SQL["be_on_this_host"], str(HostMarks.of(place / "state")))
         for number in range(_STARTS):
             await asyncio.gather(
                 *(
@@ -116,15 +170,21 @@ async def _start(sites: Sites, site: Site, place: Path, copied_at: datetime) -> 
                     for name in ("parley-node", "parley-lead")
                 )
             )
+            if alike and number == 0:
+                copied_at = datetime.now(UTC)  # it has ended, and begins nothing after that
         return await done_by_copy(site.name, dsn, copied_at)
+
+
+def _binaries() -> ServerBinaries:
+    binaries = locate()
+    assert isinstance(binaries, ServerBinaries)
+    return binaries
 
 
 @contextlib.asynccontextmanager
 async def _database(site: Site, place: Path) -> AsyncIterator[str]:
     """Run the copied database, and remove it; yield its DSN."""
-    binaries = locate()
-    assert isinstance(binaries, ServerBinaries)
-    cluster = PrivateCluster(place / "postgres", binaries)
+    cluster = PrivateCluster(place / "postgres", _binaries())
     try:
         await cluster.start()
         yield cluster.dsn(site.server.database)
@@ -152,9 +212,13 @@ async def _ends(
 
 async def done_by_copy(node: str, dsn: str, copied_at: datetime) -> list[Violation]:
     """Return what a copy did in the name of its node, by its database."""
+    rows = await _fetch(dsn, SQL["begun_by_copy"], copied_at)
+    return [Violation("twice", node, str(row[0]), f"the copy {row[1]}") for row in rows]
+
+
+async def _fetch(dsn: str, query: str, *args: object) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(dsn, timeout=60)
     try:
-        rows = await connection.fetch(SQL["begun_by_copy"], copied_at)
+        return await connection.fetch(query, *args)
     finally:
         await connection.close()
-    return [Violation("twice", node, str(row[0]), f"the copy {row[1]}") for row in rows]

@@ -1,8 +1,9 @@
 """The faults: every two seconds a process is killed or hangs, or a wire is cut or slowed.
 
 Faults of the host are rarer: a full disk, a clock that is set, a database that is restored from a
-backup, damaged, worn out, or failed over to a standby, a copy of the machine that is started beside
-it, a second lead beside the first, and the end of the Postgres that ``parley up`` runs.
+backup, damaged, worn out, or failed over to a standby, a copy or a clone of the machine that is
+started beside it, or takes the node over, a second lead beside the first, and the end of the
+Postgres that ``parley up`` runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from node.model.errors import DatabaseUnavailable
 from node.runtime.clock import SystemClock
 from tests.chaos.checks import Violation
-from tests.chaos.copies import try_copy
+from tests.chaos.copies import move, try_copy
 from tests.chaos.hosts import CACHED_S
 from tests.chaos.links import Wire, WireState
 from tests.chaos.plan import Plan
@@ -90,6 +91,8 @@ class FaultInjector:
             self._rare.extend([*rare, self.restore])
         unlike: dict[Fault, int] = {
             self.copy_machine: 2,
+            self.clone_machine: 2,
+            self.move_node: 2,
             self.damage_index: 3,
             self.use_up_ids: 2,
             self.fail_over: 3,
@@ -369,14 +372,51 @@ class FaultInjector:
 
     async def copy_machine(self) -> None:
         """Start a copy of a node beside it, which has to wait for its owner's word."""
-        sites = [site for site in self._idle if site.clock is None or not site.clock.ahead_s]
+        await self._copy(self.copy_machine, "machine copied")
+
+    async def clone_machine(self) -> None:
+        """Start a copy that nothing tells apart, which has to end once others heard both."""
+        await self._copy(self.clone_machine, "machine cloned", alike=True)
+
+    async def _copy(self, fault: Fault, kind: str, *, alike: bool = False) -> None:
+        if (site := self._to_copy(fault, works=alike)) is not None:
+            self.counts[kind] += 1
+            with self._troubled((site.name, site.name)):
+                self._found += await try_copy(self._sites, site, alike=alike)
+
+    async def move_node(self) -> None:
+        """Copy a node and stop it, and have the copy take it over."""
+        if (site := self._to_copy(self.move_node, works=True)) is not None:
+            self.counts["node taken over by a copy"] += 1
+            site.server.busy = True
+            try:
+                with self._troubled((site.name, site.name)):
+                    await move(self._sites, site)
+            finally:
+                site.server.busy = False
+
+    def _to_copy(self, fault: Fault, *, works: bool = False) -> Site | None:
+        """Choose a site of which a copy can be tried now; None, and try ``fault`` again later.
+
+        ``works``: the copy changes its data, which a worn database lets nobody do, and may stay
+        where it is, for which a disk of its own is too small.
+        """
+        fit = [
+            site
+            for site in self._separate
+            if not (works and (site.disk is not None or site.server.is_worn))
+        ]
+        if not fit:  # nor will there be one later
+            return None
+        sites = [
+            site
+            for site in self._idle
+            if site in fit and (site.clock is None or not site.clock.ahead_s)
+        ]
         if not sites or any(site.is_copied for site in self._sites.all):
-            self._rare.append(self.copy_machine)
-            return
-        site = self._rng.choice(sites)
-        self.counts["machine copied"] += 1
-        with self._troubled((site.name, site.name)):
-            self._found += await try_copy(self._sites, site)
+            self._rare.append(fault)
+            return None
+        return self._rng.choice(sites)
 
     async def damage_index(self) -> None:
         """Overwrite an index; after a while its owner repairs the database."""

@@ -121,6 +121,12 @@ class Server:
             if pid in self.pids:
                 os.kill(pid, number)
 
+    def move(self, cluster: PrivateCluster, place: Path) -> None:
+        """Go on with the data of another server, which was stopped or runs there."""
+        self.cluster = cluster
+        second = PrivateCluster(place / "standby", self._binaries)
+        self._places = [cluster, *([second] if len(self._places) > 1 else [])]
+
     async def stop(self) -> None:
         """Stop the server, and a standby that was not promoted."""
         for place in self._places:

@@ -94,6 +94,10 @@ class Service:
         if self._running is not None and not self._running.ended:
             self._running.send(number)
 
+    def move(self, environment: dict[str, str], directory: Path) -> None:
+        """Work with these settings and there from the next start on."""
+        self._environment, self._directory = environment, directory
+
     async def stop(self, grace_s: float = 0) -> None:
         """End the process for good, or until it is started anew."""
         self._stopping = True
@@ -114,6 +118,8 @@ class Site:
     url: str
     server: Server
     state: Path
+    results: Path
+    """The file with the results to which the tasks led here may deliver them."""
     node: Service
     lead: Service
     """The service that plans; that of ``parley up`` is the node's as well."""
@@ -137,11 +143,6 @@ class Site:
     def address(self) -> str:
         """Return the address that measurements use."""
         return self.url.removeprefix("http://").rpartition(":")[0]
-
-    @property
-    def results(self) -> Path:
-        """Return the file to which the tasks led here may deliver their results."""
-        return self.state / "results" / "results.jsonl"
 
     @property
     def dump(self) -> Path:
@@ -219,6 +220,8 @@ class Sites:
     work: Path
     spare: str = ""
     """The place where a copy of a node may listen: an address and a port."""
+    moves: int = 0
+    """The number of nodes that were moved."""
     all: list[Site] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
     restored: list[Restored] = field(default_factory=list)
@@ -230,6 +233,21 @@ class Sites:
     def between(self, source: Site, target: Site) -> Wire:
         """Return the wire from one node to another."""
         return next(w for w in self.wires if w.source == source.name and w.target == target.name)
+
+    def move(self, site: Site, state: Path, environment: dict[str, str]) -> None:
+        """Have a node, which is stopped, go on with another state directory and at the spare place.
+
+        Nodes that know it over a wire still reach it so.
+        """
+        self.spare, listen = site.url.removeprefix("http://"), self.spare
+        site.url, site.state, site.environment = f"http://{listen}", state, environment
+        site.dumped_at = None
+        for service in site.services:
+            service.move(environment, state)
+        for wire in self.wires:
+            if wire.target == site.name:
+                wire.host, _, port = listen.rpartition(":")
+                wire.port = int(port)
 
     async def lay(self, wire: Wire) -> bool:
         """Have a node reach another one over a wire; return whether its database could be told.
@@ -347,6 +365,7 @@ async def _make(
         url=f"http://{listen}",
         server=server,
         state=state,
+        results=state / "results" / "results.jsonl",
         node=node,
         lead=node if up else service("lead", "parley-lead"),
         second_lead=None if up else service("second-lead", "parley-lead"),

@@ -38,7 +38,14 @@ UNLIKE = replace(
     SMALL,
     minutes=0.5,
     hang_s=(0.5, 2.0),
-    only=("copy_machine", "damage_index", "use_up_ids", "fail_over"),
+    only=(
+        "copy_machine",
+        "clone_machine",
+        "move_node",
+        "damage_index",
+        "use_up_ids",
+        "fail_over",
+    ),
     wait_for_repairs=True,
 )
 """The faults of a machine and its database, each once; those of processes are in the other one."""
@@ -83,6 +90,8 @@ async def test_the_invariants_hold_beside_a_copy_and_under_a_worn_database() -> 
     assert outcome.left_out == {}
     assert outcome.faults.keys() == {
         "machine copied",
+        "machine cloned",
+        "node taken over by a copy",
         "index damaged",
         "transaction ids used up",
         "failed over to a standby",
