@@ -11,6 +11,7 @@ from functools import partial
 from aiohttp import web
 
 from node.api import (
+    alerts,
     archives,
     audit,
     campaigns,
@@ -78,6 +79,7 @@ ROUTES = (
     *limits.ROUTES,
     *tokens.ROUTES,
     *webhooks.ROUTES,
+    *alerts.ROUTES,
     *secrets.ROUTES,
     *events.ROUTES,
     *audit.ROUTES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from node.model.wire.alerts import AlertChangeDocument
 from node.model.wire.archives import ArchiveDocument, ArchivePatch, RetryRequest
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.checks import DiagnosisRequest
@@ -204,6 +205,7 @@ EXAMPLES: Mapping[type[Document], Any] = {
     RevocationRequest: {"prepare": True},
     Revocation: {"statement": "eyJhbGciOiJFZERTQSJ9.eyJrZXkiOiJlZDI1NTE5OjlyWDIifQ.c2lnbmF0dXJl"},
     SecretDocument: {"name": "api-token", "value": "Bearer 3f9a", "hosts": ["api.example"]},
+    AlertChangeDocument: {"acknowledged": True, "silent_until": "2026-12-01T18:00:00Z"},
     WebhookDocument: {"name": "pager", "url": "https://alerts.example/parley", "failures": 3},
     Token: _TOKEN,
     NewToken: {**_TOKEN, "token": "CqZ1…"},

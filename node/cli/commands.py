@@ -86,6 +86,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "token revoke": ("7c1e",),
     "secret list": ("",),
     "secret remove": ("api-token",),
+    "alert list": ("", "--all --mesh backbone"),
+    "alert acknowledge": ("7c1e",),
+    "alert silence": ("7c1e --for 8h",),
     "webhook list": ("",),
     "webhook test": ("pager",),
     "webhook remove": ("pager",),
@@ -158,6 +161,8 @@ _TABLE = rows("""
     open open                 Open the page of the node in a browser, logged in, or print its link.
     limits limits             Check and show the limits of what other nodes may have of this host.
     token tokens              Add, list and revoke the tokens of the node's users; each has a role.
+    alert alerts              List alerts on what is measured, acknowledge and silence them, and try
+                              rules on what was.
     webhook webhooks          Add, list, test and remove addresses that are told when something is
                               wrong.
     secret secrets            Add, list and remove secrets that specs of tests name, such as tokens
@@ -180,7 +185,7 @@ COMMANDS = {
 
 GROUPS = {
     "Measure": "rtt latency latencybg interface throughput dns http tcp tls clock trace mtu",
-    "Look": "run schedule explain status doctor top pair capacity events open",
+    "Look": "run schedule explain status doctor top pair capacity alert events open",
     "Plan": "task plan mesh campaign pool reservation simulate",
     "Fleet": "node limits test tool archive webhook",
     "Operate": "up login profile token secret audit admin completion",

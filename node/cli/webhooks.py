@@ -32,7 +32,7 @@ webhook_group = command_group("webhook")
 @click.argument("name")
 @click.argument("url")
 @options("""
-    --event [node-away|task-failing|mesh-below]... as events  What it is told of; repeatable. [all]
+    --event [node-away|task-failing|mesh-below|alert]... as events  What it is told of; often. [all]
     --failures INTEGER          Failed runs of a task in a row. [3]
     --mesh TEXT                 The only mesh to be told of. [all]
 """)

@@ -17,6 +17,7 @@ from node.client.session import CARD, NodeSession
 from node.model.errors import ParleyError, PeerAnswered
 from node.model.taskstate import TaskState
 from node.model.times import SECOND, format_instant, parse_instant
+from node.model.wire.alerts import Alert
 from node.model.wire.archives import (
     Archive,
     ArchiverKind,
@@ -687,6 +688,23 @@ class UserClient(NodeSession):
     async def add_webhook(self, document: Mapping[str, Any]) -> NewWebhook:
         """Add a webhook; only this answer has its secret."""
         return await self._read(NewWebhook, "POST", "/webhooks", body=document)
+
+    async def alerts(
+        self,
+        *,
+        state: str | None = None,
+        task: UUID | None = None,
+        mesh: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Alert]:
+        """Return a page of alerts, the latest first; by default those that are raised."""
+        asked = {"state": state, "task": task, "mesh": mesh, "limit": limit, "cursor": cursor}
+        return await self._page(Alert, "/alerts", asked)
+
+    async def change_alert(self, alert: UUID, document: Mapping[str, Any]) -> Alert:
+        """Acknowledge an alert (``acknowledged``), or silence it (``silent_until``)."""
+        return await self._read(Alert, "PATCH", f"/alerts/{alert}", body=document)
 
     async def webhooks(self, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
         """Return a page of webhooks, by name."""

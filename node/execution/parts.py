@@ -35,6 +35,7 @@ from node.execution.latest_results import LatestResults
 from node.execution.merging import circumstances_of, conclude
 from node.execution.part_signing import PartSigner
 from node.model import late_runs, times
+from node.model.alerts import RunEvidence, path_of, rules_of
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.outcome import Judgement, judge
@@ -51,7 +52,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.part_limits import fault_of_part, short_command
 from node.runtime import tracing
-from node.store import dependencies, notices, outbox, runs
+from node.store import alerts, dependencies, notices, outbox, runs
 from node.store.database import Connection
 from node.store.intervals import SignedInterval
 from node.store.outbox import OutgoingMessage
@@ -118,6 +119,7 @@ class PartCollector:
             return
         await try_again(connection, run, [part.reason], now)
         await dependencies.create_followers(connection, [run.id], now)
+        await self._alert(connection, run, RunEvidence(Judgement.MISSED, part.reason), now)
         await self._notify(connection, run, RunState.MISSED)
         reason = f"{part.name}: {part.reason}"
         end = RunEnd(run=run.id, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
@@ -311,11 +313,22 @@ class PartCollector:
             if outcome.state is RunState.FAILED:
                 await try_again(connection, run, _part_reasons(run, parts), now)
             await dependencies.create_followers(connection, [run.id], now)
+            reason = outcome.judged.reason if outcome.judged else outcome.reason
+            evidence = RunEvidence(judgement, reason, figures, path_of(outcome.result))
+            await self._alert(connection, run, evidence, now)
         self._keep_latest(run, outcome, judgement, figures, now)
         about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
         fault = None if outcome.state is RunState.FINISHED else outcome.reason
         tracing.keep_run(run.id, run.starts_at, fault, about)
         await self._notify(connection, run, outcome.state)
+
+    @staticmethod
+    async def _alert(
+        connection: Connection, run: LockedRun, evidence: RunEvidence, now: int
+    ) -> None:
+        """Raise and end alerts by the rules in the reference of the task, if it has any."""
+        if rules := rules_of(run.reference):
+            await alerts.evaluate(connection, (run.id, run.task), rules, evidence, now)
 
     def _keep_latest(
         self,

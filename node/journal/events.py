@@ -158,6 +158,7 @@ _MEMBERS = {
     "misses": ("campaign", "state"),
     "reservation": ("state",),
     "archive": ("state",),
+    "alert": ("task", "state"),
     "limits": ("state",),
     "limit": ("state", "begins_at", "ends_at"),
     "token": ("state",),

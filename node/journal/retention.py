@@ -16,6 +16,7 @@ from node.core import Core
 from node.model import times
 from node.runtime.settings import Settings
 from node.store import (
+    alerts,
     archives,
     audit,
     campaigns,
@@ -70,6 +71,7 @@ def rules_of(settings: Settings) -> tuple[RetentionRule, ...]:
         RetentionRule("other runs that are over", settings.keep_failed, others),
         RetentionRule("gaps", settings.keep_failed, runs.purge_gaps),
         RetentionRule("refused pairs of meshes", settings.keep_failed, meshes.purge_refusals),
+        RetentionRule("alerts that are over", settings.keep_failed, alerts.purge),
         RetentionRule("decisions", settings.keep_decisions, runs.purge_decisions),
         RetentionRule("surplus runs of other nodes", 0, delete_surplus_runs),
         RetentionRule("exchanges", settings.keep_exchanges, runs.purge_exchanges),

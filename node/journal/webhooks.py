@@ -1,4 +1,4 @@
-"""Tells the owner's webhooks when a node is away, a task fails, or a mesh delivers too little.
+"""Tells the owner's webhooks of nodes that are away, failing tasks, poor meshes, and alerts.
 
 What is told, and that it was, are written in one transaction with the message for the outbox, which
 is sent until it is accepted. So nothing is told twice or lost, whatever process ends when.
@@ -7,7 +7,7 @@ is sent until it is accepted. So nothing is told twice or lost, whatever process
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 import orjson
@@ -37,7 +37,7 @@ from node.model.wire.webhooks import (
 from node.plugins.contracts import DeliveryStatus
 from node.plugins.transport.posting import Poster
 from node.runtime.version import agent_of
-from node.store import meshes, outbox, tasks, webhooks
+from node.store import alerts, meshes, outbox, tasks, webhooks
 from node.store.database import Connection
 from node.store.outbox import Message, MessageKind
 from node.store.webhooks import KeptWebhook
@@ -132,9 +132,10 @@ class Webhooks:
         change = changes(holding, await webhooks.told_conditions(connection, terms.name))
         begun = await webhooks.note_told(connection, terms.name, change.begun, now)
         over = await webhooks.note_over(connection, terms.name, change.over)
+        ended = await _sentences_when_over(connection, over)
         messages = [
             *(self._message(*each, holding[each], over=False) for each in sorted(begun)),
-            *(self._message(*each, _sentence_when_over(each), over=True) for each in sorted(over)),
+            *(self._message(*each, ended[each], over=True) for each in sorted(over)),
         ]
         receiver = webhooks.NODE + terms.name
         posts = [
@@ -151,6 +152,9 @@ class Webhooks:
             holding |= await self._failing_tasks(connection, terms.failures, now)
         if WebhookEvent.MESH_BELOW in terms.events:
             holding |= await _meshes_below_target(connection, terms, now)
+        if WebhookEvent.ALERT in terms.events:
+            told = await alerts.to_tell(connection, terms.name, terms.mesh, now)
+            holding |= _alert_conditions(told, await _headlines(connection, [it[1] for it in told]))
         return holding
 
     async def _failing_tasks(self, connection: Connection, failures: int, now: int) -> Found:
@@ -239,8 +243,34 @@ def _webhook_for_people(kept: KeptWebhook) -> Webhook:
     )
 
 
+async def _sentences_when_over(connection: Connection, over: Iterable[Condition]) -> Found:
+    """Return by condition that is over a sentence about that."""
+    every = list(over)
+    ids = [UUID(each.subject) for each in every if each.event is WebhookEvent.ALERT]
+    found = await alerts.find_sentences(connection, ids) if ids else []
+    lines = await _headlines(connection, [each[1] for each in found])
+    rules = {str(alert): f"{lines.get(task, task)}: {rule}" for alert, task, rule, _ in found}
+    return {
+        each: f"{rules[each.subject]} is over"
+        if each.subject in rules
+        else _sentence_when_over(each)
+        for each in every
+    }
+
+
+def _alert_conditions(
+    every: Iterable[tuple[UUID, UUID, str, str]], lines: Mapping[UUID, str]
+) -> Found:
+    return {
+        Condition(WebhookEvent.ALERT, str(alert)): f"{lines.get(task, task)}: {sentence}"
+        for alert, task, _, sentence in every
+    }
+
+
 def _sentence_when_over(condition: Condition) -> str:
     match condition.event:
+        case WebhookEvent.ALERT:
+            return f"alert {condition.subject} is over, and its task is gone"
         case WebhookEvent.NODE_AWAY:
             return f"{condition.subject} answers again"
         case WebhookEvent.TASK_FAILING:

@@ -275,6 +275,9 @@ def _edit(
         before["thresholds"], after["thresholds"] = map(
             _thresholds_text, (thresholds, wanted.thresholds)
         )
+    alerts = (task.reference or {}).get("alerts", {})
+    if alerts != wanted.alerts:
+        before["alerts"], after["alerts"] = map(_alerts_text, (alerts, wanted.alerts))
     if task.reference != wanted.reference(task.key):
         patch["reference"] = _replacing_patch(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))
@@ -290,6 +293,11 @@ def _write_phases(wanted: MeshEntryTerms, *schedules: dict[str, Any]) -> None:
 def _thresholds_text(thresholds: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return thresholds in words: ``loss 0.001 / 0.01``."""
     return [f"{name} {each['fair']:g} / {each['bad']:g}" for name, each in thresholds.items()]
+
+
+def _alerts_text(alerts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the terms of alerts in words: ``loss count=3 of=5``."""
+    return [" ".join([name, *(f"{k}={v}" for k, v in it.items())]) for name, it in alerts.items()]
 
 
 def _replacing_patch(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:

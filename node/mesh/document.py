@@ -15,6 +15,7 @@ from node.model.errors import FieldFault, InvalidDocument
 from node.model.nesting import DEPTH_MAX, is_too_deep
 from node.model.toml import parse_toml
 from node.model.unique_json import parse_json
+from node.model.wire.alerts import Alerts
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
 from node.model.wire.meshes import THRESHOLDS_MAX, FigureName, Threshold
@@ -128,9 +129,15 @@ class Measure(Document):
     thresholds: dict[FigureName, Threshold] = Field(
         default_factory=dict,
         max_length=THRESHOLDS_MAX,
-        description="From which values on results are fair or bad, by the name of the figure: for "
-        "eyes only, nothing is decided by it.",
-        examples=[{"rtt_median_ms": {"fair": 50, "bad": 100}}],
+        description="From which values on results are fair or bad, by the name of the figure as "
+        "run list -o csv has it; each raises an alert.",
+        examples=[{"loss.forward": {"fair": 0.001, "bad": 0.01}}],
+    )
+    alerts: Alerts = Field(
+        default_factory=dict,
+        description="When these alerts are raised and over, by the name of the figure; also of "
+        "outcome (no answer, no result) and path (a trace goes another way).",
+        examples=[{"loss.forward": {"count": 3, "of": 5, "clear": 0.005}, "path": {"count": 1}}],
     )
 
     @property

@@ -43,6 +43,7 @@ from node.mesh.expansion import (
 from node.mesh.findings import Finding, FindingKind, similar_names
 from node.mesh.terms import end_fields
 from node.model.errors import FieldFault
+from node.model.figure_names import figure_faults
 from node.model.recurrence import recurrence_faults
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.similar import first_names, similar_words
@@ -288,10 +289,23 @@ def _entry_name_findings(document: MeshDocument, measure: Measure, at: str) -> I
         name = measure.schedule
         remedy = f"{similar_names(name, document.schedules)} Or add a section [schedules.{name}]"
         yield _error_finding(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
+    for fault in _figure_faults(document, measure, at):
+        yield _error_finding(fault.pointer, fault.detail, "name figures as run list -o csv does")
     for index, name in enumerate(measure.archives):
         if name not in document.archives:
             remedy = f"{similar_names(name, document.archives)} Or add a section [archives.{name}]"
             yield _error_finding(f"{at}/archives/{index}", f"there is no [archives.{name}]", remedy)
+
+
+def _figure_faults(document: MeshDocument, measure: Measure, at: str) -> Iterator[FieldFault]:
+    """Yield the thresholds and alerts of an entry that no result of its test can meet."""
+    if (test := document.tests.get(measure.test)) is None:
+        return
+    reference = {
+        "thresholds": measure.thresholds,
+        "alerts": {name: dict(each) for name, each in measure.alerts.items()},
+    }
+    yield from figure_faults(test.type, reference, at)
 
 
 def _dependency_findings(document: MeshDocument, expansion: Expansion) -> Iterator[Finding]:

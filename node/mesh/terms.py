@@ -59,6 +59,8 @@ class MeshEntryTerms:
     """The places on their hosts from which nodes measure, by name, if not as usual."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """From which values on results are fair or bad, by the name of the figure."""
+    alerts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The terms of alerts, by the name of the figure."""
     literals: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the spec with secrets as the file has them, which no node tells again."""
     far_takes_part: bool = True
@@ -104,6 +106,8 @@ class MeshEntryTerms:
             reference["contexts"] = contexts
         if self.thresholds:
             reference["thresholds"] = dict(self.thresholds)
+        if self.alerts:
+            reference["alerts"] = dict(self.alerts)
         return {**reference, "moments": dict(self.moments)} if self.moments else reference
 
     def contexts_of(self, source: str, dest: str) -> dict[str, str]:
@@ -207,6 +211,9 @@ def _terms_of(
         ),
         contexts=measure.contexts,
         thresholds={name: dict(each) for name, each in measure.thresholds.items()},
+        alerts={
+            name: each.model_dump(exclude_defaults=True) for name, each in measure.alerts.items()
+        },
         literals={
             name: value
             for name, value in test.spec.items()

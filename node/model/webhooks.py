@@ -22,6 +22,7 @@ class WebhookEvent(StrEnum):
     NODE_AWAY = "node-away"
     TASK_FAILING = "task-failing"
     MESH_BELOW = "mesh-below"
+    ALERT = "alert"
 
 
 class Condition(NamedTuple):

@@ -27,6 +27,7 @@ from node.execution.catalog import Capabilities
 from node.execution.spec_secrets import SpecSecrets
 from node.model.contexts import offered_contexts
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
+from node.model.figure_names import figure_faults
 from node.model.recurrence import Recurrence, recurrence_faults
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.task_terms import TaskTerms
@@ -173,6 +174,9 @@ class TaskDrafter:
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
         recurrence = recurrence_of(schedule, created_at)
         if faults := recurrence_faults(recurrence, duration):
+            raise InvalidDocument(faults)
+        is_new = known is None or known.terms.reference != document.reference
+        if is_new and (faults := list(figure_faults(test.name, document.reference))):
             raise InvalidDocument(faults)
         slot = first_slot(recurrence, now)
         if not recurrence.follows and (known is None or schedule != known.terms.schedule):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, FiniteFloat, StringConstraints, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from node.model.classes import SchedulingClass
+from node.model.wire.alerts import RuleName
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.runs import MetricView
@@ -25,7 +26,8 @@ CAUSES_MAX = 20
 THRESHOLDS_MAX = 20
 """Maximum number of figures of an entry of a mesh file that have thresholds."""
 
-FigureName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+FigureName = RuleName
+"""The name of a figure as lists have it, with labels (``loss.forward``) or without."""
 
 
 class Threshold(Document):

@@ -35,7 +35,8 @@ class WebhookTerms(Document):
         max_length=len(WebhookEvent),
         description="node-away: another node does not answer. task-failing: the last runs of a "
         "task had no result, or nothing arrived; tasks with a common cause are told as one. "
-        "mesh-below: a mesh delivers less than it should. All by default.",
+        "mesh-below: a mesh delivers less than it should. alert: a rule of a task was raised. All "
+        "by default.",
     )
     failures: int = Field(
         3, ge=1, le=100, strict=True, description="Number of failed runs of a task in a row."
@@ -92,7 +93,7 @@ class WebhookMessage(Document):
     at: Instant = Field(description="When it was noticed.")
     node: str = Field(description="The name of the node that sends it.")
     subject: str = Field(
-        description="The name of the node or mesh, or the id of the task; of several tasks with a "
-        "common cause its kind and names, such as `host d`."
+        description="The name of the node or mesh, or the id of the task or alert; of several "
+        "tasks with a common cause its kind and names, such as `host d`."
     )
     sentence: str = Field(description="What has happened.")

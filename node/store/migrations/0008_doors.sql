@@ -527,3 +527,44 @@ BEGIN
     END IF;
 END
 $$;
+
+-- Alerts on what is measured.
+CREATE TABLE alert (
+    id uuid PRIMARY KEY,
+    task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
+    rule text NOT NULL,
+    run_id uuid NOT NULL,
+    raised_at timestamptz NOT NULL,
+    over_at timestamptz,
+    sentence text NOT NULL,
+    value double precision,
+    acknowledged_at timestamptz,
+    acknowledged_by text,
+    silent_until timestamptz
+);
+COMMENT ON TABLE alert IS 'Rules of tasks that were raised by what was measured, and when they were over.';
+COMMENT ON COLUMN alert.rule IS 'The figure with its labels (loss.forward), with :change if it is unusual; or outcome, or path.';
+COMMENT ON COLUMN alert.run_id IS 'The run that raised it, which may be deleted by now.';
+COMMENT ON COLUMN alert.silent_until IS 'No webhook is told until then; the next alert of this rule begins with it.';
+CREATE UNIQUE INDEX alert_raised_once ON alert (task_id, rule) WHERE over_at IS NULL;
+CREATE INDEX alert_by_time ON alert (raised_at, id);
+
+CREATE TABLE alert_memory (
+    task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
+    marks jsonb NOT NULL,
+    raised text [] NOT NULL,
+    paths jsonb NOT NULL
+);
+COMMENT ON TABLE alert_memory IS
+'What decides on the next alert of a task: by rule the marks of its last runs (x hit, . calm, - between), the rules that are
+raised, and the last paths of a trace.';
+
+CREATE TABLE alert_usual (
+    task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
+    figure text NOT NULL,
+    hour smallint NOT NULL,
+    samples double precision [] NOT NULL,
+    last_at timestamptz NOT NULL,
+    PRIMARY KEY (task_id, figure, hour)
+);
+COMMENT ON TABLE alert_usual IS 'Values of a figure at an hour of the day (UTC), the latest last, for rules about what is usual.';
