@@ -33,6 +33,7 @@ _LATE = {
     "remove": "node.cli.meshcommands:remove",
     "import": "node.cli.meshimport:import_template",
     "follow": "node.cli.meshfollow:follow",
+    "rules": "node.cli.meshrules:rules",
 }
 
 
