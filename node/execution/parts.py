@@ -327,7 +327,8 @@ class PartCollector:
         connection: Connection, run: LockedRun, evidence: RunEvidence, now: int
     ) -> None:
         """Raise and end alerts by the rules in the reference of the task, if it has any."""
-        if rules := rules_of(run.reference):
+        rules = rules_of(run.reference)
+        if rules and not alerts.is_calm(run.alert_memory, rules, evidence):
             await alerts.evaluate(connection, (run.id, run.task), rules, evidence, now)
 
     def _keep_latest(

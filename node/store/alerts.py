@@ -7,6 +7,7 @@ nothing is raised twice or lost, whatever process ends when.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID, uuid5
 
 from node.model.alerts import (
@@ -30,6 +31,20 @@ _usual: Query[[UUID, int, Sequence[str]], list[tuple[str, list[float], int]]] = 
     "usual", as_tuple
 )
 _keep_usual: Query[[UUID, str, int, Sequence[float], int], None] = _SQL.command("keep_usual")
+
+
+def is_calm(
+    remembered: list[Any] | None, rules: Sequence[AlertRule], evidence: RunEvidence
+) -> bool:
+    """Return whether a run changes nothing, by the memory of its task as it was read with it.
+
+    Nearly all runs are so, and need no query of their own.
+    """
+    if remembered is None or watched_figures(rules, evidence.figures):
+        return False
+    before = AlertMemory(*remembered)
+    after, changes = evaluated(rules, before, evidence, {})
+    return after == before and not changes
 
 
 async def evaluate(

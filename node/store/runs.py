@@ -105,6 +105,8 @@ class LockedRun:
     revision: int
     campaign: str | None
     reference: dict[str, Any] | None
+    alert_memory: list[Any] | None = None
+    """The memory of its task for alerts as it was read, if there is one; it is not locked."""
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,17 @@ async def test_an_alert_is_acknowledged_and_silenced(
     assert (await a.ask("GET", f"/v1/alerts/{uuid4()}"))[0] == 404
 
 
+def test_a_run_that_changes_nothing_needs_no_query() -> None:
+    """Only a run that marks its task otherwise than the ones before is looked at again."""
+    rules = rules_of(REFERENCE)
+    remembered = [{"outcome": "...", "loss.forward": "..."}, [], []]
+    calm, bad = (RunEvidence(Judgement.GOOD, None, [Loss(value)]) for value in (0.0, 0.06))
+    assert alerts.is_calm(remembered, rules, calm)
+    assert not alerts.is_calm(remembered, rules, bad)
+    assert not alerts.is_calm(None, rules, calm)
+    assert not alerts.is_calm([{"loss.forward": ".."}, [], []], rules, calm)
+
+
 async def test_a_task_that_is_over_has_no_raised_alerts(a: Asker, clock: ManualClock) -> None:
     """Nobody is woken by a task that measures no more."""
     await _measure(a, clock, 0.06, 0.06)
@@ -170,6 +181,8 @@ async def test_runs_without_results_raise_an_alert(world: World) -> None:
             assert await runs.begin(connection, run, start)
         part = KeptPart(0, "a", None, "no route", start, start + 1)
         await site.node.collector.keep_own(run, part)
+    [[marks]] = await site.rows("SELECT marks FROM alert_memory")
+    assert marks == {"outcome": "xx"}
     [row] = await site.rows("SELECT rule, sentence, run_id FROM alert")
     assert (row["rule"], row["run_id"]) == ("outcome", ids[-1])
     assert "no route" in row["sentence"]

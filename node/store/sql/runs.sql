@@ -83,9 +83,13 @@ SELECT id FROM task WHERE id IN (SELECT task_id FROM run WHERE run.id = ANY($1::
 SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
     task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration,
-    coalesce(run.tool, task.tool) AS tool, task.revision, task.campaign, task.reference
+    coalesce(run.tool, task.tool) AS tool, task.revision, task.campaign, task.reference,
+    CASE WHEN alert_memory.task_id IS NOT NULL THEN
+        jsonb_build_array(alert_memory.marks, alert_memory.raised, alert_memory.paths)
+    END AS alert_memory
 FROM run
 INNER JOIN task ON run.task_id = task.id
+LEFT JOIN alert_memory ON run.task_id = alert_memory.task_id
 WHERE run.id = ANY($1::uuid [])
 ORDER BY run.id
 FOR UPDATE OF run;
