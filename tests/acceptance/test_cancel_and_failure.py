@@ -194,6 +194,30 @@ async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     await gone(pids)
 
 
+@pytest.mark.nightly
+async def test_a_slot_is_measured_once_a_participant_is_back(
+    lab: Lab, a: Outsider, c: Outsider
+) -> None:
+    """A participant that is away over the start has the slot measured later, within its slip."""
+    schedule = {"start": soon(10), "slip": "PT2M"}
+    task = await a.create("idle", a, c, spec={"duration": "PT2S"}, schedule=schedule)
+    first = await a.run(task)
+    await a.until_state(first, "scheduled")
+    await lab.kill("c")
+    await a.until_state(first, "merging")
+    await lab.restart("c")
+    assert (await a.over(first))["state"] == "failed"
+
+    async with a.changes() as changed:
+        while len(attempts := await a.runs(task)) < 2:
+            await changed()
+    (second,) = [run for run in attempts if run["attempt"] == 2]
+    assert second["slot"] == first["slot"]
+    for node in (a, c):
+        seen = await node.until_state(second, "finished")
+        assert instant(seen["starts_at"]) > instant(first["ends_at"])
+
+
 async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     """Participants continue without their lead, which has their results when it is back."""
     a, b, c = nodes
