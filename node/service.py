@@ -366,6 +366,7 @@ class NodeService:
             self.mailboxes,
             self.work_puller.fault,
             self._ask_service,
+            self.free_time.read,
             self.host_states,
             self.foreign,
         )

@@ -34,6 +34,7 @@ from lead.policy.view import (
 from node.model import times
 from node.model.byte_quotas import BYTES, byte_quota_of
 from node.model.classes import SchedulingClass
+from node.model.headline import target_of
 from node.model.reason import Reason
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, ReservationSpan, admits
@@ -50,6 +51,12 @@ LEDGER_LOOKBACK = 8 * times.DAY
 
 _FORGOTTEN_AFTER = 7 * times.DAY
 
+_MEASURED = "target "
+"""The beginning of keys of the memory that name what was measured, and not a series."""
+
+_MEASURED_MAX = 500
+"""Maximum number of targets and nodes that are remembered from one episode to the next."""
+
 
 @dataclass(frozen=True)
 class SeatCase:
@@ -59,7 +66,8 @@ class SeatCase:
     ``empty`` are the numbers of its empty seats; ``sitting`` has the known nodes of the others, of
     which ``held`` are occupied. ``before`` has each seat's previous node, ``used_at`` is the start
     of the last term in which each node had a seat. ``able`` nodes could have a seat; ``unable``
-    nodes could not, with the reason.
+    nodes could not, with the reason. Nodes that had its seats keep them if it is ``sticky``, and
+    come last if it is ``rotating``.
     """
 
     pool_task: PoolTask
@@ -78,6 +86,7 @@ class SeatCase:
     measured_to: Mapping[int, int] = field(default_factory=dict)
     used_at: Mapping[str, int] = field(default_factory=dict)
     sticky: bool = True
+    rotating: bool = False
 
     @property
     def name(self) -> str:
@@ -103,9 +112,9 @@ class SeatCase:
 
     def in_order(self, ranked: Sequence[str]) -> list[str]:
         """Order nodes by rank; but seat holders come first if they stay, or last if they rotate."""
-        if self.sticky:
-            return sorted(ranked, key=lambda name: name not in self.usual)
-        return sorted(ranked, key=lambda name: self.used_at.get(name, 0))
+        if self.rotating:
+            return sorted(ranked, key=lambda name: self.used_at.get(name, 0))
+        return sorted(ranked, key=lambda name: name not in self.usual)
 
 
 def windows_of(slots: Sequence[int], recurrence: Recurrence, duration: int) -> list[Slot]:
@@ -149,7 +158,8 @@ def candidate_of(
         },
         needs=needs or {},
         moves=moves,
-        target=str(task.id) if case.sticky else "",
+        series=str(task.id) if case.sticky else "",
+        target=_MEASURED + (target_of(terms.spec) or "") if case.sticky else "",
         waits_since=max(terms.created_at, due_at(case.open.term, horizon)),
         runs=tuple((slot, slot + terms.duration) for slot in coming),
         blocked=case.open.blocked,
@@ -269,16 +279,21 @@ def charges_to_come(runs: Iterable[PostedRun], lanes: int) -> list[Charge]:
 
 def remembered_state(state: RememberedState, cases: Sequence[SeatCase]) -> RememberedState:
     """Return the policies' state with each seat's previous nodes as earlier measurements."""
-    measured = {
+    own = {
         (case.pool_task.campaign, name, str(case.pool_task.id)): case.pool_task.terms.created_at
         for case in cases
         for name in case.usual
     }
-    return replace(state, measured=measured)
+    return replace(state, measured={**state.measured, **own})
 
 
 def state_to_keep(state: RememberedState, now: int) -> RememberedState:
-    """Return what to store until the next episode: nothing that is over or known from the seats."""
+    """Return what to store until the next episode: nothing that is over or known from the seats.
+
+    Of what was measured, the newest of each target is kept.
+    """
+    of_targets = ((key, at) for key, at in state.measured.items() if key[2].startswith(_MEASURED))
+    newest = sorted(of_targets, key=lambda it: it[1], reverse=True)[:_MEASURED_MAX]
 
     def recent(name: str) -> bool:
         instant = name.rpartition(" ")[2]
@@ -286,7 +301,7 @@ def state_to_keep(state: RememberedState, now: int) -> RememberedState:
 
     return replace(
         state,
-        measured={},
+        measured={key: at for key, at in newest if at > now - _FORGOTTEN_AFTER},
         passes={name: it for name, it in state.passes.items() if recent(name)},
         deferrals={name: it for name, it in state.deferrals.items() if recent(name)},
         eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from lead.planning.placement import ChosenStart
 from lead.reasons import no_other_node, seats_empty
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
@@ -55,26 +56,56 @@ class SpreadLimit:
         return chosen
 
 
-def rank_by_free_time(
-    order: Sequence[str], covered: Mapping[str, int], slots: int, usual: Collection[str]
-) -> list[str]:
-    """Return the nodes with any time: those with time for all slots first, then for most.
+@dataclass(frozen=True, slots=True)
+class TimeFound:
+    """The time that nodes have for the slots of a term.
 
-    ``covered`` is for how many of the ``slots`` each has time; ties keep the ``order``. A ``usual``
-    node counts as having time for all slots if it has time for half of them.
+    They have time for ``slots`` of them. In ``displacing`` of these others would have to give way,
+    and the runs would begin later than their slots, by ``late`` µs together.
     """
 
-    def missing(node: str) -> int:
-        if node in usual and 2 * covered[node] >= slots:
-            return 0
-        return slots - covered[node]
+    slots: int
+    displacing: int = 0
+    late: int = 0
 
-    return sorted((node for node in order if covered.get(node)), key=missing)
+    def lack(self, slots: int, *, usual: bool = False) -> Lack:
+        """Return what is missing to be ideal for so many slots, as a key: the least is the best.
+
+        A ``usual`` node is waited for, and counts as having time for all slots if it has time for
+        half of them.
+        """
+        if usual and 2 * self.slots >= slots:
+            return 0, self.displacing, 0
+        return slots - self.slots, self.displacing, 0 if usual else self.late
+
+
+Lack = tuple[int, int, int]
+IDEAL: Final[Lack] = (0, 0, 0)
+NO_TIME: Final = TimeFound(0)
+
+
+def time_found(choices: Iterable[ChosenStart], beyond: int = 0) -> TimeFound:
+    """Return the time in which starts were chosen; ``beyond`` more slots are taken for free."""
+    chosen = list(choices)
+    late = sum(it.starts_at - it.slot.start for it in chosen)
+    return TimeFound(len(chosen) + beyond, sum(it.displacing for it in chosen), late)
+
+
+def rank_by_time(
+    order: Sequence[str], found: Mapping[str, TimeFound], slots: int, usual: Collection[str]
+) -> list[str]:
+    """Return the nodes with any time, those first that leave the least to be desired.
+
+    That is time for most of the ``slots``, then nobody displaced, then the earliest start. Ties
+    keep the ``order``. The ``usual`` nodes are waited for.
+    """
+    able = (node for node in order if found.get(node, NO_TIME).slots)
+    return sorted(able, key=lambda node: found[node].lack(slots, usual=node in usual))
 
 
 def choose_simultaneous(
     order: Sequence[str],
-    common: Callable[[Sequence[str]], int],
+    common: Callable[[Sequence[str]], TimeFound],
     slots: int,
     wanted: int,
     spread: SpreadLimit,
@@ -82,21 +113,26 @@ def choose_simultaneous(
 ) -> list[str]:
     """Return the ``wanted`` nodes that have time together, or none if there are too few.
 
-    ``common(nodes)`` returns in how many of the ``slots`` all of these have time at once. Nodes
-    that leave common time in all slots are preferred; then those that leave it in some. Taking
-    nodes in ``order`` may miss nodes that have time together when the first of the order has not;
-    so the nodes that can start together are looked up at last, in what ``starts()`` yields for each
-    slot.
+    ``common(nodes)`` is the time that all of these have at once. The first ones of the ``order``
+    are taken if they leave nothing to be desired. Else they are compared with the nodes that can
+    start together the earliest, which are looked up in what ``starts()`` yields for each slot:
+    taking nodes in order misses nodes that have time together when the first of the order has not.
     """
+    groups = []
     for least in (slots, 1):
         chosen: list[str] = []
         for node in order:
-            if spread.crowded_attribute(node, chosen) is None and common([*chosen, node]) >= least:
-                chosen.append(node)
             if len(chosen) == wanted:
-                return chosen
-    groups = (_starting_together(ranges, wanted, spread) for ranges in starts())
-    return max((group for group in groups if group), key=common, default=[])
+                break
+            if spread.crowded_attribute(node, chosen) is None and common([*chosen, node]).slots >= least:
+                chosen.append(node)
+        if len(chosen) == wanted:
+            groups.append(chosen)
+            break
+    if groups and common(groups[0]).lack(slots) == IDEAL:
+        return groups[0]
+    groups += filter(None, (_starting_together(each, wanted, spread) for each in starts()))
+    return min(groups, key=lambda group: common(group).lack(slots), default=[])
 
 
 def _starting_together(ranges: StartRanges, wanted: int, spread: SpreadLimit) -> list[str]:

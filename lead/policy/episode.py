@@ -20,7 +20,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, takewhile, zip_longest
+from itertools import chain, takewhile, zip_longest
 
 from lead.policy.axes.feasible import LACKS_NODES, TOO_FEW
 from lead.policy.axes.order import forecast_in_turns
@@ -208,7 +208,8 @@ class Episode:
                 self._without.append(candidate)
             self._record_reasons(candidate, refusal)
             return None
-        chosen, refusals = self._nodes_to_ask(candidate)
+        earliest = self._board.earliest_starts(candidate)
+        chosen, refusals = self._nodes_to_ask(candidate, earliest)
         if len(chosen) < candidate.least:
             self._record_reasons(candidate, *refusals)
             return None
@@ -229,6 +230,7 @@ class Episode:
             avoid=self._slots_to_avoid(candidate, names),
             full=self._throttle.full_times(candidate, turn),
             usual=self._selecting.nodes_worth_waiting_for(candidate, chosen),
+            earliest=earliest,
             displacing=displacing if isinstance(displacing, Displacing) else None,
             left_out=self._nodes_left_out(candidate),
             fewer=fewer,
@@ -260,7 +262,7 @@ class Episode:
         return some, None, limit
 
     def _nodes_to_ask(
-        self, candidate: Candidate
+        self, candidate: Candidate, earliest: Mapping[str, int]
     ) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
         """Return the nodes to ask, the best first; or none, and why there are too few."""
         present = self._board.usable_nodes(candidate.nodes)
@@ -276,14 +278,15 @@ class Episode:
             ]
         if candidate.named:
             return usable, []
-        ranked = self._selecting.ranking(candidate, usable)
+        fair = self._board.least_used_first(candidate, usable)
+        ranked = self._selecting.ranking(candidate, fair)
+        in_order = self._by_start(candidate, ranked, earliest)
         most = candidate.k + candidate.spare
         if candidate.spread:
-            in_order = list(self._with_room_first(candidate, ranked))
             chosen, refusals = _nodes_within_spread(candidate, in_order, most)
             left_out = self._nodes_left_out(candidate).values() if refusals else ()
             return chosen, [*refusals, *left_out]
-        return list(islice(self._with_room_first(candidate, ranked), most)), []
+        return in_order[:most], []
 
     def _nodes_left_out(self, candidate: Candidate) -> dict[str, PolicyRefusal]:
         """Return the nodes that must not be asked, and why."""
@@ -297,17 +300,24 @@ class Episode:
                     left_out[node.name] = refusal
         return left_out
 
-    def _with_room_first(
-        self, candidate: Candidate, ranked: Sequence[NodeView]
-    ) -> Iterator[NodeView]:
-        """Yield the nodes with known free time first; the others have time only by displacement."""
-        full: list[NodeView] = []
-        for node in ranked:
-            if self._board.has_room(candidate, node.name):
-                yield node
-            else:
-                full.append(node)
-        yield from full
+    def _by_start(
+        self,
+        candidate: Candidate,
+        ranked: Sequence[NodeView],
+        earliest: Mapping[str, int],
+    ) -> list[NodeView]:
+        """Return the nodes that could begin first, as far as the lead knows what is booked there.
+
+        Those that are worth waiting for count as free at once. Nodes that have time only if others
+        give way come last.
+        """
+        waited_for = self._selecting.nodes_worth_waiting_for(candidate, ranked)
+
+        def start(node: NodeView) -> tuple[bool, int]:
+            waits = node.name in waited_for
+            return node.name not in earliest, 0 if waits else earliest.get(node.name, 0)
+
+        return sorted(ranked, key=start)
 
     def _slots_to_avoid(
         self, candidate: Candidate, names: Sequence[str]
@@ -350,7 +360,8 @@ class Episode:
         if ask.fewer is not None:
             self._refused[candidate.task] = (ask.fewer,)
         for name in run.nodes:
-            self._measured[candidate.campaign, name, candidate.target] = run.start
+            for what in filter(None, (candidate.series, candidate.target)):
+                self._measured[candidate.campaign, name, what] = run.start
         self._passes.pop(candidate.task, None)
         for task in self._blocked:
             self._passes[task] = self._passes.get(task, 0) + 1

@@ -11,9 +11,10 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, cast
+from zlib import crc32
 
 from lead.policy.seats import CampaignStake
-from lead.policy.timetable import has_gap, timetables_by_class
+from lead.policy.timetable import first_gap, timetables_by_class
 from lead.policy.view import (
     BUCKET,
     SUSPENDED,
@@ -251,20 +252,44 @@ class Board:
         """Return, by class, when nodes are busy with conflicting runs."""
         return timetables_by_class(chain(self.view.runs, self.placed))
 
-    def has_room(self, candidate: Candidate, name: str) -> bool:
-        """Return whether a node has time for a candidate, as far as the lead knows."""
-        busy = self.booked_spans[candidate.scheduling_class].get(name, ())
+    def earliest_starts(self, candidate: Candidate) -> dict[str, int]:
+        """Return when each node could begin a candidate's first run, as far as the lead knows.
+
+        Nodes that have no time for it in its window, unless others give way, are left out.
+        """
+        nodes = self.usable_nodes(candidate.nodes)
+        starts = {node.name: self._earliest_start(candidate, node) for node in nodes}
+        start_by = max(candidate.start_by, self.view.now)
+        return {name: at for name, at in starts.items() if at <= start_by}
+
+    def _earliest_start(self, candidate: Candidate, node: NodeView) -> int:
+        since = max(candidate.next_run_at, self.view.now)
+        if candidate.scheduling_class is SchedulingClass.EXCLUSIVE:
+            since = max(since, node.busy_until)
+        busy = self.booked_spans[candidate.scheduling_class].get(node.name, ())
         reserved = [
             (reservation.start, reservation.end)
-            for reservation in self._reservations.get(name, ())
+            for reservation in self._reservations.get(node.name, ())
             if not reservation.admits(candidate)
         ]
         if reserved:
             busy = normalise([*busy, *reserved])
-        if not busy:
-            return True
-        window = max(candidate.next_run_at, self.view.now), candidate.start_by + candidate.duration
-        return has_gap(busy, window, candidate.duration)
+        return first_gap(busy, since, candidate.duration)
+
+    def least_used_first(self, candidate: Candidate, nodes: Iterable[NodeView]) -> list[NodeView]:
+        """Return nodes by the time that is booked there in the hour of a candidate.
+
+        Ties are broken by a hash of the node's name and of what the candidate is, so that no name
+        is better than another. Its id does not count: a plan, and the task that is posted then,
+        have others, and the same nodes.
+        """
+        booked = self.booked_time.get(self.hour_of(candidate), {})
+        kind = crc32(f"{candidate.campaign} {candidate.target} {candidate.duration}".encode())
+
+        def rank(node: NodeView) -> tuple[int, int, str]:
+            return booked.get(node.name, 0), crc32(node.name.encode(), kind), node.name
+
+        return sorted(nodes, key=rank)
 
     @cached_property
     def _reservations(self) -> dict[str, list[ReservationView]]:

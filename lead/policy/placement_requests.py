@@ -43,9 +43,10 @@ class Ask:
     ``nodes`` are the nodes to ask, the best first: any ``wanted`` of them are to take part,
     ``least`` suffice; named participants all take part. ``avoid`` are the slots
     on some of them that are reserved for others; ``full`` is time in which limits permit no run of
-    it on any. Each of the ``usual`` nodes is worth waiting for. Without ``displacing``, nothing may
-    be displaced. ``left_out`` are the nodes that must not be asked, and why; ``fewer`` is why it
-    wants fewer nodes than its task does.
+    it on any. Each of the ``usual`` nodes is worth waiting for. ``earliest`` is by node the instant
+    from which on it could begin, as far as the lead knows what is booked there. Without
+    ``displacing``, nothing may be displaced. ``left_out`` are the nodes that must not be asked, and
+    why; ``fewer`` is why it wants fewer nodes than its task does.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Ask:
     avoid: Mapping[str, Sequence[ReservationView]] = field(default_factory=dict)
     full: Sequence[FullTime] = ()
     usual: frozenset[str] = frozenset()
+    earliest: Mapping[str, int] = field(default_factory=dict)
     displacing: Displacing | None = None
     left_out: Mapping[str, PolicyRefusal] = field(default_factory=dict)
     fewer: PolicyRefusal | None = None

@@ -38,6 +38,8 @@ class PolicyComposition:
     feasible: Feasible = field(default_factory=feasible.FeasibilityRules)
     apart: int = 0
     """The minimum time (µs) between the beginnings of two episodes of a pool."""
+    keeps_nodes: bool = True
+    """Whether a pool may let the nodes that measured before measure again."""
 
     @property
     def holds_others(self) -> bool:
@@ -70,13 +72,14 @@ _USAGE = PolicyComposition(
     share=share.ByUsage(),
     select=select.Affinity(),
 )
-_TIME = replace(_USAGE, share=share.ByCreation(), select=select.LeastLoaded())
+_TIME = replace(_USAGE, share=share.ByCreation(), select=select.LeastLoaded(), keeps_nodes=False)
 _SLA = replace(
     _USAGE,
     order=order.ByCampaign(in_turn=True),
     share=share.ByPromise(),
     select=select.LeastLoaded(),
     preempt=preempt.Never(),
+    keeps_nodes=False,
 )
 _URGENCY = Urgency(percent=Fraction(10), delay=10 * times.SECOND)
 

@@ -81,17 +81,6 @@ def free_times(timetable: Timetable, at: int) -> dict[str, int | None]:
     return durations
 
 
-def has_gap(spans: Sequence[Span], window: Span, duration: int) -> bool:
-    """Return whether a node is free for ``duration`` µs somewhere in a window."""
-    start, end = window
-    for begin, stop in _gaps(spans, start):
-        if begin + duration > end:
-            return False
-        if stop is None or stop - begin >= duration:
-            return True
-    return False
-
-
 def first_gap(spans: Sequence[Span], since: int, duration: int) -> int:
     """Return the first instant from ``since`` on from which a node is free for ``duration`` µs."""
     free_from = since

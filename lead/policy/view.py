@@ -138,8 +138,8 @@ class Candidate:
     ``spare`` more may be asked. ``spread`` is the maximum per value of each attribute (for example
     one per ``site``); ``prefer`` lists attributes that a node should have, with the worth of each.
     ``needs`` are counted resources per node, and ``moves`` is what each of its runs moves there, in
-    bytes (None: unknown). ``target`` names what is measured, to find nodes that
-    measured it before. ``waits_since`` is when this run became due.
+    bytes (None: unknown). ``series`` names the runs of which it is one, and ``target`` what they
+    measure, to find nodes that measured them before. ``waits_since`` is when this run became due.
 
     A ``blocked`` candidate found no time in an earlier episode and is not tried in this one: it
     only has what it is guaranteed, such as a slot, or that others wait for it. One that merely had
@@ -167,6 +167,7 @@ class Candidate:
     prefer: Mapping[tuple[str, str], int] = field(default_factory=dict)
     needs: Needs = field(default_factory=dict)
     moves: int | None = 0
+    series: str = ""
     target: str = ""
     waits_since: int = 0
     runs: Sequence[Span] = ()
@@ -309,11 +310,11 @@ class RememberedState:
 
     ``queues`` by campaign; ``passes`` by task, how often later ones were started ahead of it;
     ``failures`` by (node, campaign), how many runs failed; ``backoffs`` by what was refused;
-    ``deferrals`` by task; ``measured`` by (campaign, node, target), when it was last measured
-    there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task, since
-    when its waiting counts; ``starts`` numbers the starts; ``slots`` by task, the reservations that
-    outlive an episode; ``held`` are the tasks that only waited for others, and found no lack of
-    time themselves.
+    ``deferrals`` by task; ``measured`` by (campaign, node, series or target), when it was last
+    measured there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task,
+    since when its waiting counts; ``starts`` numbers the starts; ``slots`` by task, the
+    reservations that outlive an episode; ``held`` are the tasks that only waited for others, and
+    found no lack of time themselves.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)

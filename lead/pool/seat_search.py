@@ -28,10 +28,15 @@ from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
 from lead.planning.seat_selection import (
+    IDEAL,
+    NO_TIME,
+    Lack,
     SpreadLimit,
+    TimeFound,
     assign_seat_numbers,
     choose_simultaneous,
-    rank_by_free_time,
+    rank_by_time,
+    time_found,
 )
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reason
@@ -56,6 +61,12 @@ from node.model.wire.tasks import PRIORITY_MAX
 
 _ROUNDS = 4
 """Maximum rounds of probing further nodes."""
+
+_ASKED_IF_LATE = 8
+"""Minimum number of nodes to ask next if runs would be late on those that were asked."""
+
+_WIDENING = 4
+"""How many times as many nodes as before are asked in a round because runs would be late."""
 
 _LISTED_FULL_MAX = 8
 """Maximum number of skipped nodes to list as "known to be full"."""
@@ -89,14 +100,15 @@ class SeatSearchResult:
 class _Placement:
     """The nodes whose runs found time, with the starts of these.
 
-    ``slips`` and ``yielding`` are as in the result; ``refusals`` say why a node may not displace
-    what its runs would have to.
+    ``lack`` is the most that one of them lacks to be ideal. ``slips`` and ``yielding``
+    are as in the result; ``refusals`` say why a node may not displace what its runs would have to.
     """
 
     starts: dict[str, list[int]] = field(default_factory=dict)
     slips: dict[str, int] = field(default_factory=dict)
     yielding: dict[str, Sequence[PostedRun]] = field(default_factory=dict)
     refusals: dict[str, Reason] = field(default_factory=dict)
+    lack: Lack = IDEAL
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,9 @@ class SeatSearch:
 
         Each round asks only as many nodes as are missing, and a quarter more. Most nodes answer
         that they have time, so that asking all of a large pool would be wasted; but some do not,
-        and one round after the other would take long if none of them were asked in advance.
+        and one round after the other would take long if none of them were asked in advance. If the
+        runs would be late, or displace others, more and more nodes are asked: of those that could
+        begin them earlier, as far as the lead knows what is booked there.
         """
         self._tentative.drop()
         spread = SpreadLimit(case.request.spread, self._facts)
@@ -150,9 +164,7 @@ class SeatSearch:
         placed = self._place(slots, order)
         # Without an answer of each fixed node no run is possible, whoever else has time.
         while rounds < _ROUNDS and not slots.has_failed(fixed):
-            if len(placed.starts) == slots.wanted_seats:
-                break
-            names = slots.next_nodes(order, lambda name: self._is_full(slots, name))
+            names = self._next_nodes(slots, order, placed)
             if not names:
                 break
             # A round in which the cache answered for everybody costs nothing and is not counted.
@@ -185,6 +197,27 @@ class SeatSearch:
         known = (runs[run] for run in request.displacing.runs if run in runs)
         return [run for run in known if run.priority < PRIORITY_MAX][:YIELDING_MAX]
 
+    def _next_nodes(
+        self, slots: SeatSlots, order: Sequence[str], placed: _Placement
+    ) -> Sequence[str]:
+        """Return the nodes to ask next, the best first: none if all is as it should be."""
+        if len(placed.starts) < slots.wanted_seats:
+            able = sum(it.slots > 0 for it in slots.found.values())
+            missing = max(1, slots.wanted_seats - able)
+            most = missing + 1 + missing // 4
+            return slots.next_nodes(order, most, lambda name: not self._is_full(slots, name))
+        if placed.lack == IDEAL:
+            return ()
+        latest = max((starts[0] for starts in placed.starts.values() if starts), default=0)
+        is_late, earliest = latest > slots.slots[0].start, slots.placement.earliest
+
+        def may_be_better(name: str) -> bool:
+            may_begin_earlier = not is_late or earliest.get(name, latest) < latest
+            return may_begin_earlier and not self._is_full(slots, name)
+
+        most = max(_ASKED_IF_LATE, _WIDENING * len(slots.offers))
+        return slots.next_nodes(order, most, may_be_better)
+
     def _is_full(self, slots: SeatSlots, name: str) -> bool:
         """Return whether a node is known to have no time for any slot, without asking it."""
         answer = self._cache.answer(name, slots.request)
@@ -194,7 +227,7 @@ class SeatSearch:
             offer, horizon = offer_of(name, answer), answer.horizon
         left = slots.within_protected_slip(self._tentative.left(offer, slots.kind))
         offers = [left, *(self._time_left(slots, each) for each in slots.fixed)]
-        if slots.count_placeable(name, offers, horizon):
+        if slots.time_of(name, offers, horizon).slots:
             return False
         slots.full[name] = offer
         return True
@@ -228,26 +261,25 @@ class SeatSearch:
         case = slots.case
         left = {name: self._time_left(slots, name) for name in slots.offers}
         fixed = [left[name] for name in slots.fixed if name in left]
-        slots.covered = {
-            name: slots.count_placeable(name, [left[name], *fixed], slots.proposals[name].horizon)
+        slots.found = {
+            name: slots.time_of(name, [left[name], *fixed], slots.proposals[name].horizon)
             for name in slots.offers
             if name not in slots.fixed
         }
         wanted = slots.wanted_seats
         if not case.request.together:
-            ranked = rank_by_free_time(order, slots.covered, len(slots.slots), case.usual)
+            ranked = rank_by_time(order, slots.found, len(slots.slots), case.usual)
             return [[name] for name in ranked]
-        able = [name for name in order if slots.covered.get(name)]
+        able = [name for name in order if slots.found.get(name, NO_TIME).slots]
 
-        def count_common(names: Sequence[str]) -> int:
-            return len(slots.choices([*(left[name] for name in names), *fixed]))
+        def common(names: Sequence[str]) -> TimeFound:
+            choices = slots.choices([*(left[name] for name in names), *fixed])
+            return slots.without_haste(time_found(choices))
 
         def starts() -> Iterator[dict[str, list[Span]]]:
             return slots.starts({name: [left[name], *fixed] for name in able})
 
-        chosen = choose_simultaneous(
-            able, count_common, len(slots.slots), wanted, slots.spread, starts
-        )
+        chosen = choose_simultaneous(able, common, len(slots.slots), wanted, slots.spread, starts)
         return [chosen] if chosen else []
 
     def _time_left(self, slots: SeatSlots, name: str) -> Offer:
@@ -289,6 +321,9 @@ class SeatSearch:
         placed.starts |= dict.fromkeys(group, starts)
         placed.slips |= dict.fromkeys(group, slots.slip_on(participants))
         placed.yielding |= dict.fromkeys(group, displaced)
+        found = slots.without_haste(time_found(choices, len(slots.slots) - len(choices)))
+        usual = slots.case.usual.issuperset(group)
+        placed.lack = max(placed.lack, found.lack(len(slots.slots), usual=usual))
 
     def _result(
         self, slots: SeatSlots, order: Sequence[str], placed: _Placement
@@ -302,7 +337,7 @@ class SeatSearch:
         named = None if slots.may_yield is None else placed.yielding
         crowded = self._nodes_left_out_by_spread(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
-        full = [name for name in order if name in slots.full or slots.covered.get(name) == 0]
+        full = [name for name in order if name in slots.full or slots.found.get(name) == NO_TIME]
         for name in taken:
             self._take_time(slots, [name, *slots.fixed], starts[name])
         return SeatSearchResult(
@@ -318,7 +353,7 @@ class SeatSearch:
     def _nodes_left_out_by_spread(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""
         beside = [*slots.case.sitting.values(), *taken]
-        others = (name for name, count in slots.covered.items() if count and name not in taken)
+        others = (name for name, it in slots.found.items() if it.slots and name not in taken)
         attributes = {name: slots.spread.crowded_attribute(name, beside) for name in others}
         return {name: it for name, it in attributes.items() if it is not None}
 
@@ -331,7 +366,7 @@ class SeatSearch:
     ) -> dict[str, Reason]:
         """Return why nodes that were asked, or are known to be full, do not take a seat."""
         reasons = {name: why for name, why in slots.failures.items() if name not in taken}
-        for name in slots.covered:
+        for name in slots.found:
             if name not in taken and name not in reasons:
                 empty = slots.wanted_seats - len(taken)
                 reasons[name] = (
@@ -345,14 +380,14 @@ class SeatSearch:
 
     def _unused_reason(self, slots: SeatSlots, name: str, empty: int) -> Reason:
         """Return why a node that answered does not take a seat, of which some may be ``empty``."""
-        if slots.covered[name]:
+        if slots.found[name].slots:
             if empty and slots.case.request.together:
                 return free_apart_from_others()
             if empty:
                 return free_apart_from_seats()
             if slots.wanted_seats < len(slots.case.empty):
                 return free_without_permission()
-            all_slots = slots.covered[name] == len(slots.slots)
+            all_slots = slots.found[name].slots == len(slots.slots)
             return not_needed() if all_slots else free_for_some_slots()
         participants = (name, *slots.fixed)
         withheld = self._withheld_reason(slots, name, slots.offers[name])

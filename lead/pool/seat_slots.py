@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import islice
 from uuid import UUID
@@ -14,7 +15,7 @@ from lead.planning.campaign_room import CampaignRoom
 from lead.planning.host_quotas import QuotaCount, TakenQuotas
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.pool_view import SeatCase
-from lead.planning.seat_selection import SpreadLimit
+from lead.planning.seat_selection import NO_TIME, SpreadLimit, TimeFound, time_found
 from lead.policy.fill import reservations
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun, ReservationView
@@ -31,9 +32,9 @@ class SeatSlots:
     """The slots of one case and the answers of nodes (by name) so far.
 
     ``proposals`` and ``offers`` are of the nodes that answered, ``failures`` the reasons of those
-    that did not (or whose time must not be used). ``covered`` is the number of slots for which each
-    node has time, ``full`` are nodes that were not asked because they have none. ``reserved``
-    is what the pool's own reservations, and the limits of its campaign, leave, as offers.
+    that did not (or whose time must not be used). ``found`` is the time that each node has for the
+    slots, ``full`` are nodes that were not asked because they have none. ``reserved`` is what
+    the pool's own reservations, and the limits of its campaign, leave, as offers.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class SeatSlots:
         self.offers: dict[str, Offer] = {}
         self.proposals: dict[str, Proposal] = {}
         self.failures: dict[str, Reason] = {}
-        self.covered: dict[str, int] = {}
+        self.found: dict[str, TimeFound] = {}
         self.full: dict[str, Offer] = {}
         self.reserved: list[Offer] = []
 
@@ -110,22 +111,28 @@ class SeatSlots:
         """Return whether one of these nodes did not answer."""
         return any(name in self.failures for name in names)
 
-    def next_nodes(self, order: Sequence[str], is_full: Callable[[str], bool]) -> list[str]:
-        """Return the nodes to ask next: as many as are missing, and a quarter more.
+    def next_nodes(
+        self, order: Sequence[str], most: int, is_worth_asking: Callable[[str], bool]
+    ) -> list[str]:
+        """Return the nodes to ask next, ``most`` of them, of those that are worth asking.
 
-        Nodes that fit together by their spread come first. Nodes that are full are left out.
+        Nodes that fit together by their spread come first.
         """
         known = self.offers.keys() | self.failures.keys() | self.full.keys()
         unknown = [name for name in order if name not in known]
-        able = sum(count > 0 for count in self.covered.values())
-        missing = max(1, self.wanted_seats - able)
-        most = missing + 1 + missing // 4
-        not_full = (name for name in unknown if not is_full(name))
-        chosen = self.spread.kept(not_full, self.case.sitting.values(), most)
+        worthless = set()
+
+        def promising() -> Iterator[str]:
+            for name in unknown:
+                if is_worth_asking(name):
+                    yield name
+                else:
+                    worthless.add(name)
+
+        chosen = self.spread.kept(promising(), self.case.sitting.values(), most)
         if len(chosen) < most:
-            chosen += islice(
-                (name for name in unknown if name not in (*chosen, *self.full)), most - len(chosen)
-            )
+            rest = (name for name in unknown if name not in worthless and name not in chosen)
+            chosen += list(islice(rest, most - len(chosen)))
         return chosen
 
     def slip_on(self, names: Iterable[str]) -> int:
@@ -259,8 +266,17 @@ class SeatSlots:
             return None
         return too_much_to_displace(len(displaced), most, before)
 
-    def count_placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
-        """Return for how many slots a node has time; what is beyond its horizon counts as free."""
+    def time_of(self, name: str, offers: Sequence[Offer], horizon: int) -> TimeFound:
+        """Return the time of a node for the slots; what is beyond its horizon counts as free.
+
+        Runs whose starts are drawn are never late.
+        """
         if self.slip_on([name, *self.fixed]) < 0:
-            return 0
-        return min(len(self.slots), len(self.choices(offers)) + self.count_beyond(name, horizon))
+            return NO_TIME
+        choices = self.choices(offers)
+        beyond = min(len(self.slots) - len(choices), self.count_beyond(name, horizon))
+        return self.without_haste(time_found(choices, beyond))
+
+    def without_haste(self, found: TimeFound) -> TimeFound:
+        """Return the time that was found as not late if starts are drawn from the slip anyway."""
+        return replace(found, late=0) if self.case.pool_task.terms.schedule.slip_random else found

@@ -216,7 +216,7 @@ class EpisodeInputReader:
         if slots and reserved.spans:
             windows = windows_of(slots, recurrence, task.terms.duration)
             begins = reserved.first_open(windows, task.terms.duration)
-        used_at = stored.used_at[task.id].items()
+        used_at, choice = stored.used_at[task.id].items(), request.choice or pool.choice
         return SeatCase(
             pool_task=task,
             request=request,
@@ -232,7 +232,8 @@ class EpisodeInputReader:
             before=named(stored.before[task.id]),
             measured_to=measured_to,
             used_at={known[node].name: at for node, at in used_at if node in known},
-            sticky=(request.choice or pool.choice) == "sticky",
+            sticky=choice == "sticky" and configured(pool.policy_set, pool.overrides).keeps_nodes,
+            rotating=choice == "rotating",
         )
 
 

@@ -42,7 +42,7 @@ def direction(names: Sequence[str], spec: Mapping[str, Any]) -> tuple[str, str]:
     ('b', 'a')
     """
     if len(names) == 1:
-        return names[0], _target(spec) or ""
+        return names[0], target_of(spec) or ""
     if len(names) == _PAIR and "dest" in spec:
         first, second = names
         return (second, first) if spec.get("reverse") is True else (first, second)
@@ -51,7 +51,7 @@ def direction(names: Sequence[str], spec: Mapping[str, Any]) -> tuple[str, str]:
 
 def _ends(names: Sequence[str], spec: Mapping[str, Any]) -> str:
     if len(names) == 1:
-        target = _target(spec)
+        target = target_of(spec)
         if target is not None:
             return f"{names[0]} → {target}"
         interface = spec.get("interface")
@@ -66,11 +66,11 @@ def _pool_ends(pool: SeatRequest, spec: Mapping[str, Any]) -> str:
     if pool.field in _TARGETS:
         source = spec.get("source")
         return f"{source} → {seats}" if isinstance(source, str) else seats
-    target = _target(spec)
+    target = target_of(spec)
     return seats if target is None else f"{seats} → {target}"
 
 
-def _target(spec: Mapping[str, Any]) -> str | None:
+def target_of(spec: Mapping[str, Any]) -> str | None:
     """Return the target that a spec names, with its port; None if it names none."""
     field = next((name for name in _TARGETS if isinstance(spec.get(name), str)), None)
     if field is None:

@@ -56,15 +56,16 @@ class PeerMonitor:
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
         greet: Callable[[str], Awaitable[tuple[str | None, Shortfall | None]]],
+        free_time: Callable[[], Awaitable[Shortfall]],
         host_states: HostStates,
         foreign: ForeignNodes | None,
     ) -> None:
         """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None.
 
         ``greet(identity)`` returns why a node that answers does not serve this one, or None, and
-        how much time it has left, if it tells that. ``host_states`` keeps what it tells of its
-        host. ``foreign`` asks nodes of another kind, which
-        have no card.
+        how much time it has left, if it tells that; ``free_time()`` returns how much this one has.
+        ``host_states`` keeps what it tells of its host. ``foreign`` asks nodes of another kind,
+        which have no card.
         """
         self._foreign = foreign
         self._database = core.database
@@ -74,11 +75,18 @@ class PeerMonitor:
         self._mailboxes = mailboxes
         self._fetch_fault = fetch_fault
         self._greet = greet
+        self._free_time = free_time
         self._host_states = host_states
 
     async def run_once(self) -> None:
-        """Ask all nodes at once, and store which ones answered."""
+        """Ask all nodes at once, and store which ones answered, and how full all are.
+
+        A lead knows its own host as it knows others: what other leads have booked there counts.
+        """
         await self._directory.refresh()
+        own = await self._free_time()
+        async with self._database.connection() as connection:
+            await nodes.keep_figures(connection, self._directory.self.identity, own)
         await self._look_at(
             [known for known in self._directory.all if not known.is_self and not _is_unseen(known)]
         )

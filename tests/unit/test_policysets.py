@@ -20,7 +20,9 @@ def test_the_lead_knows_the_same_sets() -> None:
     """The node accepts exactly the names for which the lead has policies."""
     assert policysets.SETS.keys() == sets.SETS.keys()
     assert policysets.DEFAULT == sets.DEFAULT
-    assert {*sets.PolicyComposition.__dataclass_fields__} - {"apart"} == {*policysets.AXES}
+    assert {*sets.PolicyComposition.__dataclass_fields__} - {"apart", "keeps_nodes"} == {
+        *policysets.AXES
+    }
 
 
 def test_every_set_has_a_description() -> None:

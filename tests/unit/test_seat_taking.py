@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 
 from hypothesis import given
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from lead.planning.seat_selection import (
     SeatSearchAccount,
     SpreadLimit,
+    TimeFound,
     assign_seat_numbers,
     choose_simultaneous,
-    rank_by_free_time,
+    rank_by_time,
 )
 from lead.reasons import not_needed
 from node.model import times
@@ -42,7 +44,8 @@ def test_seats_go_to_nodes_with_time_within_the_spread(
     """Chosen nodes have time, respect the spread, and are as many as possible."""
     wanted = data.draw(st.integers(1, 8))
     spread = SpreadLimit({"site": alike}, sites)
-    taken = spread.kept(rank_by_free_time(order, covered, SLOTS, usual), (), wanted)
+    found = {name: TimeFound(slots) for name, slots in covered.items()}
+    taken = spread.kept(rank_by_time(order, found, SLOTS, usual), (), wanted)
     assert len(set(taken)) == len(taken) <= wanted
     assert all(covered[node] for node in taken)
     assert _keeps(taken, sites, alike)
@@ -72,12 +75,23 @@ def _keeps(nodes: object, sites: dict[str, dict[str, int]], alike: int) -> bool:
 
 def test_a_node_with_time_for_all_comes_before_one_with_time_for_some() -> None:
     """Time precedes the policy's order, but a usual node may lack some time."""
-    covered = {"n0": 3, "n1": 4, "n2": 2, "n3": 0}
+    found = {"n0": TimeFound(3), "n1": TimeFound(4), "n2": TimeFound(2), "n3": TimeFound(0)}
     order = ["n0", "n1", "n2", "n3"]
-    assert rank_by_free_time(order, covered, 4, ()) == ["n1", "n0", "n2"]
-    assert rank_by_free_time(order, covered, 4, {"n2"}) == ["n1", "n2", "n0"]
-    assert rank_by_free_time(order[::-1], covered, 4, {"n2"}) == ["n2", "n1", "n0"]
-    assert rank_by_free_time(order, covered, 4, {"n3"}) == ["n1", "n0", "n2"]
+    assert rank_by_time(order, found, 4, ()) == ["n1", "n0", "n2"]
+    assert rank_by_time(order, found, 4, {"n2"}) == ["n1", "n2", "n0"]
+    assert rank_by_time(order[::-1], found, 4, {"n2"}) == ["n2", "n1", "n0"]
+    assert rank_by_time(order, found, 4, {"n3"}) == ["n1", "n0", "n2"]
+
+
+def test_whoever_can_begin_earlier_comes_first() -> None:
+    """Displacing nobody precedes an early start; usual nodes are waited for."""
+    found = {
+        "n0": TimeFound(1, late=60),
+        "n1": TimeFound(1, displacing=1),
+        "n2": TimeFound(1, 0, 5),
+    }
+    assert rank_by_time(["n0", "n1", "n2"], found, 1, ()) == ["n2", "n0", "n1"]
+    assert rank_by_time(["n0", "n1", "n2"], found, 1, {"n0"}) == ["n0", "n2", "n1"]
 
 
 def test_present_seat_holders_count_for_the_spread() -> None:
@@ -101,9 +115,8 @@ def test_simultaneous_nodes_share_a_slot_or_none_is_chosen(
 ) -> None:
     """All wanted nodes are chosen with common time; none only if no such nodes exist."""
 
-    def common(nodes: object) -> int:
-        assert isinstance(nodes, list | tuple)
-        return len(set(range(SLOTS)).intersection(*(free[node] for node in nodes)))
+    def common(nodes: Sequence[str]) -> TimeFound:
+        return TimeFound(len(set(range(SLOTS)).intersection(*(free[node] for node in nodes))))
 
     def starts() -> list[dict[str, list[tuple[int, int]]]]:
         return [
@@ -114,9 +127,9 @@ def test_simultaneous_nodes_share_a_slot_or_none_is_chosen(
     possible = any(sum(at in free[node] for node in order) >= wanted for at in range(SLOTS))
     assert len(taken) == (wanted if possible else 0)
     if taken:
-        assert common(taken) >= 1
+        assert common(taken).slots >= 1
     if sum(len(slots) == SLOTS for slots in free.values()) >= wanted:
-        assert common(taken) == SLOTS
+        assert common(taken).slots == SLOTS
 
 
 @given(

@@ -17,9 +17,10 @@ from lead.policy.select import (
     placement,
     poorest,
 )
-from lead.policy.timetable import free_times, timetable_for
+from lead.policy.timetable import first_gap, free_times, timetable_for
 from lead.policy.view import Candidate, NodeView
 from node.model import times
+from node.model.spans import Span, normalise
 from node.model.spare_capacity import SpareCapacity
 
 Ranking = Callable[[Candidate, Sequence[NodeView]], Sequence[NodeView]]
@@ -59,7 +60,7 @@ def _booked_by_node(board: Board, candidate: Candidate) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Nodes that measured the target before, then the least recently used, or the least loaded."""
+    """Nodes that measured the same before, then the least recently used, or the least loaded."""
 
     least_loaded: bool = False
 
@@ -69,7 +70,7 @@ class Affinity:
 
 
 class Affine:
-    """Nodes by affinity; those that know the target are worth waiting for."""
+    """Nodes by affinity; those that measured the series before are worth waiting for."""
 
     def __init__(self, board: Board, *, least_loaded: bool) -> None:
         """Begin with what is remembered of earlier measurements."""
@@ -86,7 +87,7 @@ class Affine:
     def nodes_worth_waiting_for(
         self, candidate: Candidate, nodes: Sequence[NodeView]
     ) -> frozenset[str]:
-        """Return the nodes that measured the target before."""
+        """Return the nodes that measured the series before."""
         state = self._board.view.state
         return frozenset(it.name for it in nodes if affinity.has_measured(candidate, it, state))
 
@@ -182,16 +183,30 @@ class NeediestNodes:
         now, horizon = board.view.now, board.view.horizon
         buffer = work_fetch.buffer_of(self.low, self.more)
 
+        given: dict[str, list[Span]] = {}
+        counted = 0
+
         def need(node: NodeView) -> tuple[float, float]:
-            busy = max(0, node.busy_until - now)
-            missing = (1 - node.load) * horizon
-            ahead = SpareCapacity(missing, busy, 0 if busy else 1)
+            runs = normalise(given.get(node.name, ()))
+            busy_to = first_gap(runs, max(now, node.busy_until), 1)
+            busy = busy_to - now
+            missing = (1 - node.load) * horizon - sum(end - start for start, end in runs)
+            ahead = SpareCapacity(max(0, missing), busy, 0 if busy else 1)
             return (
                 -work_fetch.amount_to_ask(ahead, buffer),
                 -work_fetch.amount_to_ask(ahead, buffer, on_contact=True),
             )
 
+        def count_placed() -> None:
+            """Count what was placed since the last call: nodes have told nothing of it yet."""
+            nonlocal counted
+            for run in board.placed[counted:]:
+                for name in run.nodes:
+                    given.setdefault(name, []).append((run.start, run.end))
+            counted = len(board.placed)
+
         def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+            count_placed()
             return sorted(least_loaded.ranking(nodes, _booked_by_node(board, candidate)), key=need)
 
         return Ranked(ranking)
@@ -228,9 +243,9 @@ class NodeLayout:
         def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             booked = _booked_by_node(board, candidate)
             if self.way is LayoutKind.ROUND_ROBIN:
-                nodes = sorted(nodes, key=lambda it: (used.get(it.name, 0), it.used_at, it.name))
+                nodes = sorted(nodes, key=lambda it: (used.get(it.name, 0), it.used_at))
             elif self.way is LayoutKind.PACK:
-                nodes = sorted(nodes, key=lambda it: (-booked.get(it.name, 0), it.name))
+                nodes = sorted(nodes, key=lambda it: -booked.get(it.name, 0))
             wanted = min(candidate.k, len(nodes))
             layout = _WAYS[self.way]({node.name: 1 for node in nodes}, wanted) or {}
             chosen = [node for node in nodes if layout.get(node.name)]

@@ -162,7 +162,8 @@ WHERE pool_task = ANY($1::uuid [])
 GROUP BY pool_task, node;
 
 -- turned_down --
--- How often each node refused seats of these pool tasks as they are now since a time, when last, and why. The spec of a seat has
+-- How often each node refused seats of these pool tasks as they are now since a time, or since it was pardoned, when last, and
+-- why. The spec of a seat has
 -- the nodes where that of the pool task has an empty list or nothing. Of seats that are taken together, only the nodes that
 -- refused count, if it is known which did.
 SELECT
@@ -171,8 +172,9 @@ SELECT
 FROM seat
 INNER JOIN task ON seat.task_id = task.id AND task.state = 'refused'
 INNER JOIN task AS whole ON seat.pool_task = whole.id
+LEFT JOIN node ON seat.node = node.identity
 WHERE
-    seat.pool_task = ANY($1::uuid []) AND seat.lost_at > $2
+    seat.pool_task = ANY($1::uuid []) AND seat.lost_at > greatest($2, node.pardoned_at)
     AND task.test = whole.test AND task.tools = whole.tools
     AND NOT EXISTS (
         SELECT FROM jsonb_each(whole.spec) AS stated

@@ -474,9 +474,9 @@ def test_a_task_without_time_is_deferred() -> None:
 
 
 def test_the_usual_node_comes_first() -> None:
-    """The node that measured a target before is asked first, and is worth waiting for."""
+    """The node that measured a series before is asked first, and is worth waiting for."""
     nodes = nodes_of(4)
-    asked = due("t", "a", nodes, target="www")
+    asked = due("t", "a", nodes, series="www")
     view = view_of(nodes, [CampaignView("a")], [asked])
     state = RememberedState(measured={("a", "n2", "www"): NOW - 5})
     driver = Driver(replace(view, state=state))
@@ -484,6 +484,21 @@ def test_the_usual_node_comes_first() -> None:
     [ask] = driver.asks
     assert (ask.nodes, ask.usual) == (("n2",), frozenset({"n2"}))
     assert outcome.state.measured == {("a", "n2", "www"): NOW}
+
+
+def test_a_node_that_knows_the_target_comes_first_unless_it_is_busy() -> None:
+    """Its measurements of another task to the same target count, but nobody waits for it."""
+    nodes = nodes_of(4)
+    asked = due("t", "a", nodes, series="t", target="www", slip=20 * times.MINUTE)
+    state = RememberedState(measured={("a", "n2", "www"): NOW - 5, ("b", "n3", "www"): NOW})
+    view = replace(view_of(nodes, [CampaignView("a")], [asked]), state=state)
+    driver = Driver(view)
+    driver.drive(SETS["gridserver-usage"])
+    assert (driver.asks[0].nodes, driver.asks[0].usual) == (("n2",), frozenset())
+    busy = PostedRun("r", "x", "b", ("n2",), NOW, NOW + times.MINUTE)
+    driver = Driver(replace(view, runs=[busy]))
+    driver.drive(SETS["gridserver-usage"])
+    assert driver.asks[0].nodes[0] != "n2"
 
 
 def _displacing(view: View, name: str) -> tuple[Ask, EpisodeOutcome]:

@@ -155,9 +155,10 @@ def _free(*minutes: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def test_separate_runs_take_the_best_nodes_with_time() -> None:
-    """Nodes that act apart start when they can; the best ranked that have time come first."""
+    """Nodes that act apart start when they can; those that can begin first come first."""
     free = {"n0": _free((5, 9), (20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
-    assert starts_by_node(_ask(), free) == {"n0": NOW + 20 * MINUTE, "n1": NOW}
+    assert starts_by_node(_ask(), free) == {"n1": NOW, "n2": NOW}
+    assert starts_by_node(_ask(k=3), free) == {"n0": NOW + 20 * MINUTE, "n1": NOW, "n2": NOW}
     assert starts_by_node(_ask(slip=0), free) == {"n1": NOW, "n2": NOW}
     assert starts_by_node(_ask(k=3, k_min=1, slip=0), free) == {"n1": NOW, "n2": NOW}
     assert starts_by_node(_ask(), {"n0": free["n0"]}) == {}
