@@ -124,7 +124,10 @@ def choose_simultaneous(
         for node in order:
             if len(chosen) == wanted:
                 break
-            if spread.crowded_attribute(node, chosen) is None and common([*chosen, node]).slots >= least:
+            if (
+                spread.crowded_attribute(node, chosen) is None
+                and common([*chosen, node]).slots >= least
+            ):
                 chosen.append(node)
         if len(chosen) == wanted:
             groups.append(chosen)

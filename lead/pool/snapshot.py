@@ -232,7 +232,8 @@ class EpisodeInputReader:
             before=named(stored.before[task.id]),
             measured_to=measured_to,
             used_at={known[node].name: at for node, at in used_at if node in known},
-            sticky=choice == "sticky" and configured(pool.policy_set, pool.overrides).keeps_nodes,
+            sticky=choice == "sticky"
+            and configured_set(pool.policy_set, pool.overrides).keeps_nodes,
             rotating=choice == "rotating",
         )
 
