@@ -517,6 +517,29 @@ async def test_an_edit_after_an_absence_tells_each_slot_once(
 
 
 @ON_ONE_LOOP
+async def test_a_slot_that_a_cancel_told_while_a_lead_decided_is_told_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that had claimed the task has no run for the slot: the cancel told it as a gap."""
+    a = await world.site("a", horizon=times.HOUR)
+    task = await _led(a, repeat=None)
+    world.clock.advance(times.MINUTE)
+    finish, ends = planning.finish_claims, list[int]()
+
+    async def finish_after_a_cancel(*values: Any) -> Any:
+        ends.append(world.clock.now())
+        await a.node.termination.cancel_task(task)
+        return await finish(*values)
+
+    monkeypatch.setattr(planning, "finish_claims", finish_after_a_cancel)
+    await a.workers.run_once()
+    await asyncio.gather(*a.workers._busy)
+    assert len(ends) == 1
+    assert await _gaps(a, task) == [(0, 0, 1)]
+    assert await a.rows("SELECT FROM run WHERE task_id = $1", task) == []
+
+
+@ON_ONE_LOOP
 @pytest.mark.parametrize("end", ["pause", "cancel", "refuse"])
 async def test_slots_before_an_end_or_a_pause_are_told(world: World, end: str) -> None:
     """Passed slots are told when nobody plans the task any more, or not for now."""

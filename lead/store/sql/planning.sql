@@ -198,7 +198,8 @@ WHERE run.state = 'waiting';
 
 -- keep_waiting --
 -- Slots without a time, each with its obstacle. A run that is still held here, because others refused it, stores the reason
--- for the moment when its hold is dropped.
+-- for the moment when its hold is dropped. A slot that is over, and was told as a gap since the task was claimed (it was edited
+-- meanwhile), is told already.
 INSERT INTO run (
     id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state, reason,
     created_at, changed_at
@@ -208,6 +209,10 @@ SELECT
     wanted.state::run_state, wanted.reason, $6, $6
 FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::text [], $11::text [])
     AS wanted (id, slot, attempt, state, reason)
+WHERE NOT (
+    wanted.state = 'unplaced'
+    AND EXISTS (SELECT FROM gap WHERE gap.task_id = $1 AND wanted.slot BETWEEN gap.first_slot AND gap.last_slot)
+)
 ON CONFLICT (id) DO UPDATE SET
     state = CASE WHEN run.state = 'waiting' THEN excluded.state ELSE run.state END,
     reason = CASE WHEN excluded.state = 'unplaced' AND run.reason <> '' THEN run.reason ELSE excluded.reason END,
