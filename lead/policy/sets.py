@@ -39,7 +39,7 @@ class PolicyComposition:
     apart: int = 0
     """The minimum time (µs) between the beginnings of two episodes of a pool."""
     keeps_nodes: bool = True
-    """Whether a pool may let the nodes that measured before measure again."""
+    """The permission for pools to have nodes that measured before measure again."""
 
     @property
     def holds_others(self) -> bool:

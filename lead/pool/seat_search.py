@@ -66,7 +66,7 @@ _ASKED_IF_LATE = 8
 """Minimum number of nodes to ask next if runs would be late on those that were asked."""
 
 _WIDENING = 4
-"""How many times as many nodes as before are asked in a round because runs would be late."""
+"""Factor by which each such round asks more nodes than were asked before."""
 
 _LISTED_FULL_MAX = 8
 """Maximum number of skipped nodes to list as "known to be full"."""

@@ -84,7 +84,7 @@ STREAMS = st.lists(
 def test_no_run_begins_later_than_on_another_free_node(
     policy: str, streams: list[DemandStream], nodes: int, seed: int
 ) -> None:
-    """Whatever else is booked, and whenever it became known; but for time kept for the blocked."""
+    """Nothing else that is booked or known changes that, but time kept for the blocked."""
     fleet = _fleet(policy, nodes, streams, seed)
 
     def watch(held: HeldEpisode) -> None:
