@@ -231,7 +231,8 @@ async def test_a_pool_task_has_the_room_of_a_run_that_ended_early(world: World) 
     once = {"start": at, "repeat": None, "slip": "PT0S"}
     first = await pool.create(1, schedule=once, campaign="ops")
     second = await pool.create(1, schedule=once, campaign="ops")
-    assert (await pool.seats(first), await pool.seats(second)) == ({2: {1: "n1"}}, {})
+    assert [*(await pool.seats(first))[2]] == [1]
+    assert await pool.seats(second) == {}
     async with _listening(pool.lead) as campaigns:
         await pool.lead.node.termination.cancel_task(first)
         await world.settle()
@@ -255,4 +256,4 @@ async def test_seats_have_the_time_that_a_run_of_their_own_lead_gave_back(world:
         assert await campaigns() == []
         await pool.lead.lead.freed_room.run_once()
     await pool.seat()
-    assert await pool.seats(wide) == {2: {1: "n1", 2: "n2"}}
+    assert sorted((await pool.seats(wide))[2].values()) == ["n1", "n2"]

@@ -53,7 +53,7 @@ from node.runtime.settings import Settings
 async def main():
     runner = ToolRunner(Settings(tool_account="nobody"))
     running = await process.start({argv}, confinement=Confinement(runner, Needs(60.0)))
-    await running.printed(b"}}")
+    await running.wait_for_output(b"}}")
     print(running.pid, flush=True)
     await running.wait()
 asyncio.run(main())

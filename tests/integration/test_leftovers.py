@@ -26,7 +26,7 @@ OWNER = (
     "async def main():\n"
     f"    argv = [sys.executable, '-c', {ATTENDING!r}]\n"
     "    running = await process.start(argv, chased=True)\n"
-    "    await running.printed(b'\\n')\n"
+    "    await running.wait_for_output(b'\\n')\n"
     "    print(running.pid, bytes(running._stdout.kept).decode(), flush=True)\n"
     "    await running.wait()\n"
     "asyncio.run(main())\n"

@@ -323,7 +323,7 @@ OWNER = (
     "    user = sys.argv[1] or None\n"
     "    argv = ['sh', '-c', 'echo up; exec sleep 60']\n"
     "    running = await process.start(argv, now=lambda: 0, user=user)\n"
-    "    await running.printed(b'up')\n"
+    "    await running.wait_for_output(b'up')\n"
     "    print(running.pid, flush=True)\n"
     "    await running.wait()\n"
     "asyncio.run(main())\n"

@@ -17,9 +17,12 @@ def _unbounded(schema: Any, kinds: Any, pointer: str, depth: int = _DEPTH) -> It
         return
     if "$ref" in schema:
         schema = kinds[schema["$ref"].rpartition("/")[2]]
-    if schema.get("type") == "integer" and not {"const", "maximum", "exclusiveMaximum"} & set(
-        schema
-    ):
+    if schema.get("type") == "integer" and not {
+        "const",
+        "enum",
+        "maximum",
+        "exclusiveMaximum",
+    } & set(schema):
         yield pointer
     below = {f"{pointer}/{name}": each for name, each in schema.get("properties", {}).items()}
     for name in ("items", "additionalProperties"):

@@ -200,7 +200,7 @@ async def test_wrong_documents(parley: Any, node: Any) -> None:
         (("task", "create"), "parley test list"),
         (("task", "create", "rtt", "--repeat", "P1M"), "vary in length"),
         (("task", "create", "rtt", "--repeat", "5"), "no unit"),
-        (("task", "create", "rtt", "--start", "tomorrow"), "+10m"),
+        (("task", "create", "rtt", "--start", "someday"), "+10m"),
         (("task", "create", "rtt", "--spec", "dest"), "KEY=VALUE"),
         (("task", "create", "rtt", "--spec-json", "[1]"), "not a JSON object"),
         (("task", "create", "rtt", "--reference", "{"), "not JSON"),

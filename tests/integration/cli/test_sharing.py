@@ -87,7 +87,7 @@ async def test_an_older_promise_beyond_the_pool_is_told(ask: Command) -> None:
 async def test_a_quota_of_what_nobody_counts(ask: Command) -> None:
     """A quota of an unknown resource is refused, because it would limit nothing."""
     refused = await ask("campaign", "add", "ops", "--quota", "mbsp=1000")
-    text = "✗ /quotas/mbsp: would limit nothing: no test needs mbsp\n  write mbps"
+    text = "✗ /quotas/mbsp: would limit nothing: no test needs mbsp\n  did you mean mbps?"
     assert (refused.code, text in refused.err) == (2, True)
     assert (await ask("campaign", "show", "ops")).code == 6
 

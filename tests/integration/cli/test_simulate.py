@@ -173,7 +173,7 @@ def test_a_broken_promise_says_how_to_see_it_again(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broken promise gives exit code 8 and the command that simulates the same world again."""
-    monkeypatch.setattr(History, "begins", lambda self, *_: self.violated("two at once"))
+    monkeypatch.setattr(History, "begins", lambda self, *_: self.record_violation("two at once"))
     result = simulated(world, "--seed", 5, "--days", 0.004, "-o", "table")
     assert result.exit_code == 8
     assert "✗ two at once" in result.stdout
