@@ -84,5 +84,5 @@ def _script() -> str:
 
 
 def _lie() -> bytes:
-    """Return the output of a real ping of ten packets, with one negative round-trip time."""
-    return re.sub(rb"time=(?=\d)", b"time=-", output("ping", "loopback").stdout, count=1)
+    """Return the output of a real ping of ten packets, by which it sent fewer than came back."""
+    return re.sub(rb"10(?= packets transmitted)", b"9", output("ping", "loopback").stdout)
