@@ -31,4 +31,4 @@ def _newest(row: TaskOutcome, lead: str) -> Newest:
         since=row.since,
         outcome=outcome,
     )
-    return Newest(task, source, dest, row.test, row.tool or row.test, lead)
+    return Newest(task, source, dest, row.test, row.tool or row.test, lead, row.slot)

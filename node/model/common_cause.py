@@ -6,9 +6,11 @@ things explains the outcomes if every failing pair crosses one of them and no wo
 (boolean network tomography). The smallest such set is hard to find, so it is approached greedily,
 as fault localization by risk groups does:
 
-* A suspect is considered if nearly all pairs that cross it fail (:data:`HIT_RATIO`). A voter who
-  works counts against it: one good pair out of ten is tolerated, since outcomes are not all of one
-  instant.
+* A suspect is considered if nearly all pairs that cross it fail (:data:`HIT_RATIO`), of those that
+  were measured since the first of these failures. A voter who works counts against it: one good
+  pair out of ten is tolerated. A pair that was good before that, and was not measured since, says
+  nothing; but at least half of all that cross it must fail (:data:`LEAST_SHARE`), because a few
+  pairs that have just failed have something in common by chance.
 * Of these the one that explains most failing pairs is taken; its pairs are explained, and the rest
   is searched again. Working pairs are never explained away.
 * What a single pair shows is no pattern. A host is blamed only if it fails with two others at
@@ -28,6 +30,8 @@ from typing import NamedTuple
 
 HIT_RATIO = 0.9
 """The share of failing pairs, of those that cross a suspect, from which on it is considered."""
+LEAST_SHARE = 0.5
+"""The share of failing pairs, of all that cross a suspect, below which it is not considered."""
 CAUSES_MAX = 10
 _LEAST = 2
 
@@ -75,6 +79,8 @@ class PairOutcome:
     tool: str
     lead: str
     is_failing: bool
+    at: int = 0
+    """The instant (µs) of that run, or of the first of those in a row that went wrong."""
 
 
 @dataclass(frozen=True)
@@ -114,19 +120,13 @@ def find_causes(
     good_by = _crossings(outcomes, good, groups, split, failing_by)
     causes: list[CommonCause] = []
     while len(causes) < CAUSES_MAX:
-        open_by = {
-            suspect: failing
-            for suspect, crossing in failing_by.items()
-            if len(failing := crossing & open_) * (1 - HIT_RATIO)
-            >= HIT_RATIO * len(good_by.get(suspect, ()))
-            and _is_pattern(suspect, [outcomes[number] for number in failing])
-        }
+        open_by, against = _considered(outcomes, failing_by, good_by, open_)
         if not open_by:
             break
-        suspects = _widest(open_by, good_by)
+        suspects = _widest(open_by, against)
         failing = open_by[suspects[0]]
         keys = tuple(dict.fromkeys(outcomes[number].key for number in sorted(failing)))
-        good_keys = {outcomes[number].key for number in good_by.get(suspects[0], ())}
+        good_keys = {outcomes[number].key for number in against[suspects[0]]}
         causes.append(CommonCause(suspects, keys, len(good_keys.union(keys))))
         open_ -= failing
     in_causes = {key for cause in causes for key in cause.failing}
@@ -136,6 +136,24 @@ def find_causes(
 
 _Crossings = Mapping[Suspect, set[int]]
 """The numbers of the outcomes that cross each suspect."""
+
+
+def _considered(
+    outcomes: Sequence[PairOutcome], failing_by: _Crossings, good_by: _Crossings, open_: set[int]
+) -> tuple[dict[Suspect, set[int]], dict[Suspect, set[int]]]:
+    """Return the failing pairs of each suspect to be considered, and the good ones against it."""
+    open_by, against = dict[Suspect, set[int]](), dict[Suspect, set[int]]()
+    for suspect, crossing in failing_by.items():
+        failing, good = crossing & open_, good_by.get(suspect, set())
+        if not failing or len(failing) * (1 - LEAST_SHARE) < LEAST_SHARE * len(good):
+            continue
+        since = min(outcomes[number].at for number in failing)
+        later = {number for number in good if outcomes[number].at >= since}
+        if len(failing) * (1 - HIT_RATIO) >= HIT_RATIO * len(later) and _is_pattern(
+            suspect, [outcomes[number] for number in failing]
+        ):
+            open_by[suspect], against[suspect] = failing, later
+    return open_by, against
 
 
 def _widest(open_by: _Crossings, good_by: _Crossings) -> tuple[Suspect, ...]:

@@ -47,7 +47,10 @@ _ONE_WAY_CODES = {"all-lost-forward": 0, "all-lost-backward": 1}
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest outcome of an active task; ``source`` and ``dest`` are empty if there are none."""
+    """The newest outcome of an active task; ``source`` and ``dest`` are empty if there are none.
+
+    ``at`` is the slot (µs) of the run.
+    """
 
     task: FailingTask
     """The task with its outcome, failing or not."""
@@ -56,6 +59,7 @@ class Newest:
     test: str
     tool: str
     lead: str
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,10 +134,10 @@ def _pair_outcomes(newest: Newest) -> Iterable[PairOutcome]:
     ]
     if lost is not None:
         pieces = [((way,), number == lost) for number, way in enumerate((there, back))]
+    key, since = str(newest.task.task), newest.task.since
     for ways, failing in pieces:
-        yield PairOutcome(
-            str(newest.task.task), ways, newest.test, newest.tool, newest.lead, failing
-        )
+        at = since if failing and since is not None else newest.at
+        yield PairOutcome(key, ways, newest.test, newest.tool, newest.lead, failing, at)
 
 
 def _view(

@@ -121,6 +121,32 @@ def test_round_trips_do_not_tell_directions() -> None:
     ]
 
 
+def _measured(failing: dict[str, int], good: int, hosts: str = "abcdef") -> Findings:
+    """Return what explains pairs that failed from an instant on; others were good at ``good``."""
+    return find_causes(
+        [
+            PairOutcome(key, ((a, b), (b, a)), "rtt", "ping", "x", key in failing, at)
+            for a, b in permutations(hosts, 2)
+            for key in [f"{a}{b}"]
+            for at in [failing.get(key, good)]
+        ]
+    )
+
+
+def test_what_was_good_before_and_not_measured_since_says_nothing() -> None:
+    """A host that just went away is named before each of its pairs has been measured again."""
+    failing = {"ad": 103, "bd": 101, "cd": 104, "da": 105, "db": 102, "dc": 106}
+    [cause] = _measured(failing, good=100).causes
+    assert cause.suspect == Suspect(SuspectKind.HOST, ("d",))
+    assert (len(cause.failing), cause.crossing) == (6, 6)
+    assert _measured(failing, good=107).causes == ()
+
+
+def test_a_few_pairs_that_just_failed_blame_nobody() -> None:
+    """Two new failures share a host by chance, although none of its other pairs is newer."""
+    assert _measured({"ad": 101, "bd": 102}, good=100) == Findings((), ("ad", "bd"))
+
+
 def test_a_single_pair_blames_nobody() -> None:
     """A pair that fails both ways while its hosts are well is told apart, without a cause."""
     assert _rtt("ab", "ba") == Findings((), ("ab", "ba"))
