@@ -60,7 +60,7 @@ def _part(site: Site, place: int, moved: int | None) -> KeptPart:
     """Return a part that sent or received this much, or failed."""
     if moved is None:
         return KeptPart(place, site.name, None, "no route to host", HOUR, HOUR + DURATION // 2)
-    figures = {"bytes": moved, "duration_ms": 1e4, "rate_bps": 0.0}
+    figures = {"bytes": moved, "duration_ms": 1e4, "rate_bps": min(moved * 0.8, 1e12)}
     result: dict[str, Any] = {
         "sent": figures | {"retransmits": 0} if place == 0 else None,
         "received": figures if place == 1 else None,
@@ -130,7 +130,7 @@ async def test_a_late_part_replaces_what_was_expected(world: World) -> None:
 
 
 async def test_a_participant_cannot_report_more_than_any_link_carries(world: World) -> None:
-    """A part that claims a zettabyte is charged a terabit per second, and is kept."""
+    """A part that claims four exabytes is charged a terabit per second, and kept as no result."""
     a, b = await world.two()
     _, run = await _booked(a, b, omit="PT0S")
     await _begin(a, b, run=run)
@@ -138,7 +138,11 @@ async def test_a_participant_cannot_report_more_than_any_link_carries(world: Wor
     a.clock.move_to(HOUR + DURATION)
     await a.node.collector.keep_own(run, _part(a, 0, 0))
     await world.settle()
-    assert await a.state(run) == "finished"
+    [(state, reason)] = await a.rows("SELECT state::text, reason FROM run")
+    assert state == "failed"
+    assert f"received is left out: {2**62} bytes in 10000 ms are not " in reason
+    kept = await a.rows("SELECT result #>> '{received,bytes}' FROM part WHERE participant = 1")
+    assert [row[0] for row in kept] == [f"{2**62}"]
     assert await _net(a) == 125_000 * MEGABYTE * DURATION // times.SECOND
 
 

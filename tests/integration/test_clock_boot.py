@@ -133,7 +133,7 @@ async def test_a_slot_whose_time_is_taken_is_planned_again(world: World) -> None
     await a.plan()
     await _boot(a, times.HOUR)
     await _look(a)
-    assert list((await a.states()).values()) == ["missed"]
+    assert list((await a.states()).values()) == ["missed", "waiting"]
     taken = introduction([a])
     world.clock.step(-times.HOUR)
     await book_everywhere(taken, a, [a], [soon])

@@ -150,7 +150,7 @@ async def test_other_networks_are_refused_in_words(
         rows = await node.rows("SELECT verb, kind::text, outcome::text FROM audit")
         assert [tuple(row) for row in rows] == [
             ("pscheduler_create", "stranger", "refused"),
-            ("pscheduler_listed", "stranger", "refused"),
+            ("pscheduler_list_tasks", "stranger", "refused"),
         ]
 
 

@@ -386,7 +386,10 @@ async def test_the_same_key_makes_one(world: World) -> None:
         ({"schedule": {"cron": "*/20 * * * *"}}, "/schedule/cron: reservations would overlap"),
         ({"schedule": {"start": format_instant(START - HALF)}}, "/schedule: all of it is over"),
         ({"access": {"leads": ["a", "bb"]}}, "/access/leads/1: bb is not a node known here; did"),
-        ({"access": {"leads": ["zzz"]}}, "/access/leads/0: zzz is not a node known here; known"),
+        (
+            {"access": {"leads": ["zzz"]}},
+            "/access/leads/0: zzz is not a node known here; there are: a, b",
+        ),
     ],
 )
 async def test_what_makes_no_sense_is_refused(

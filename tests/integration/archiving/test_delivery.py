@@ -408,7 +408,7 @@ async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) 
     await a.result_delivery.run_once()
     [posted] = taker.posted
     assert {document["run"] for document in posted.documents} == {str(run)}
-    assert {len(document) for document in posted.documents} == {1, 31}
+    assert {len(document) for document in posted.documents} == {1, 32}
 
 
 @pytest.mark.parametrize(
