@@ -125,6 +125,7 @@ async def test_a_reservation_is_made_edited_and_removed(browser: str, a: Outside
         for label, value in (("kind", '"quiet"'), ("name", "Switch"), ("start", "in 20 h")):
             await choose(page, label, value)
         await choose(page, "duration", "1 s")
+        await page.until(f"{BODY}.querySelector('.call pre').textContent.includes('PT20H')")
         await press_button(page, "#act", "Create this reservation")
         await page.until(says("is 1 s; give 1 min or longer"))
         await choose(page, "duration", "1 h")
