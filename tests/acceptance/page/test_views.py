@@ -151,7 +151,10 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
     async with two_hours(browser, a, begin) as (page, pixel_s):
         await page.until(f"{CANVAS}.ariaLabel.includes(': 1 exclusive')")
         await page.evaluate(f"{CANVAS}.focus()")
-        await page.press("ArrowRight")
+        # Runs are counted before they come one by one, and only then can one be chosen.
+        async with asyncio.timeout(PATIENCE_S):
+            while await page.evaluate("document.querySelector('#timeline-view .tip').hidden"):
+                await page.press("ArrowRight")
         await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
         await page.until(f"{FORM}.innerText.includes('Nothing is changed yet.')")
         assert "idle" in await page.text("#act-title")
