@@ -1499,10 +1499,10 @@ CREATE TABLE part (
     moved_bytes bigint,
     signature text,
     PRIMARY KEY (run_id, participant),
-    CHECK ((result IS NULL) <> (reason IS NULL))
+    CHECK (result IS NOT NULL OR reason IS NOT NULL)
 );
 COMMENT ON TABLE part IS
-'Each participant''s part of a run: a result or a reason. The lead has all parts, the other nodes their own.';
+'Each participant''s part of a run: a result, or a reason, or both if it failed after measuring. The lead has all parts, the other nodes their own.';
 ALTER TABLE part ADD CONSTRAINT part_is_bounded CHECK (
     pg_column_size(result) <= 8000000 AND octet_length(reason) <= 20000 AND octet_length(output) <= 200000
     AND octet_length(array_to_string(command, ' ')) <= 1000000

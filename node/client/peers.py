@@ -540,6 +540,7 @@ class Peer:
         self._leaves_out = has_feature(attributes or {}, Feature.LEAVING_OUT)
         self._tells_quotas = has_feature(attributes or {}, Feature.QUOTAS)
         self._tries_again = has_feature(attributes or {}, Feature.FURTHER_ATTEMPTS)
+        self._takes_failed_results = has_feature(attributes or {}, Feature.FAILED_RESULTS)
         self.binds_answers = has_feature(attributes or {}, Feature.BOUND_ANSWERS)
         self.identity = identity
         self.name = name
@@ -671,7 +672,9 @@ class Peer:
         await self._peers.send(self, "POST", "intervals", intervals)
 
     async def send_part(self, part: PartMessage) -> None:
-        """Send this node's part to the lead."""
+        """Send this node's part to the lead, unsigned if it has to be shortened for that lead."""
+        if part.reason and part.result is not None and not self._takes_failed_results:
+            part = part.model_copy(update={"result": None, "signature": None})
         await self._peers.send(self, "POST", "parts", part)
 
     async def compare(self, request: DigestRequest) -> Differences:

@@ -720,7 +720,8 @@ class Launcher:
                     return
                 failed_before = True
                 why = result_not_kept()
-                part = KeptPart(part.participant, part.name, None, why, part.started_at, None)
+                ended = (part.started_at, part.finished_at)
+                part = KeptPart(part.participant, part.name, None, why, *ended)
             else:
                 return
 

@@ -164,7 +164,7 @@ class PartCollector:
         part = KeptPart(
             place,
             locked.participants[place].name,
-            None if message.reason else message.result or {},
+            message.result if message.reason else message.result or {},
             message.reason,
             message.started_at,
             message.finished_at,

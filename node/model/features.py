@@ -51,6 +51,9 @@ class Feature(StrEnum):
     FURTHER_ATTEMPTS = "further-attempts"
     """It books a slot again whose run came to nothing, if its lead says so."""
 
+    FAILED_RESULTS = "failed-results"
+    """It takes, as a lead, what a part had measured before it failed."""
+
 
 def has_feature(attributes: Mapping[str, Any], feature: Feature) -> bool:
     """Return whether a node with these attributes has a feature."""

@@ -117,6 +117,20 @@ async def test_a_failed_part_fails_the_run_with_its_reason(world: World) -> None
     }
 
 
+async def test_what_was_measured_before_a_failure_is_kept(world: World) -> None:
+    """A part that failed after measuring has its result and the reason, here and at the lead."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    await a.node.collector.keep_own(run, _part(a, 0))
+    failed = replace(_part(b, 1), reason="sleep: killed by a signal")
+    await b.node.collector.keep_own(run, failed)
+    await world.settle()
+    assert [await site.state(run) for site in sites] == ["failed", "failed"]
+    for site in sites:
+        [row] = await site.rows("SELECT result, reason FROM part WHERE participant = 1")
+        assert (row["result"], row["reason"]) == (failed.result, failed.reason)
+
+
 @pytest.mark.parametrize(
     ("late", "state"), [(None, "finished"), ("the program was killed", "failed")]
 )

@@ -568,3 +568,9 @@ CREATE TABLE alert_usual (
     PRIMARY KEY (task_id, figure, hour)
 );
 COMMENT ON TABLE alert_usual IS 'Values of a figure at an hour of the day (UTC), the latest last, for rules about what is usual.';
+
+-- What failed after measuring has both.
+ALTER TABLE part DROP CONSTRAINT part_check;
+ALTER TABLE part ADD CONSTRAINT part_check CHECK (result IS NOT NULL OR reason IS NOT NULL);
+COMMENT ON TABLE part IS
+'Each participant''s part of a run: a result, or a reason, or both if it failed after measuring. The lead has all parts, the other nodes their own.';
