@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from uuid import UUID
 import aiohttp
 import pytest
 
+from node.client.peers import Peer
 from node.model import times
 from node.model.principals import Role
-from node.store.database import Connection
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.limits import limit
@@ -287,16 +288,16 @@ async def test_tasks_that_are_planned_together_ask_together(
     await limit(pair.a.node, RULE + 'most.runs = "100/PT1H"')
     created = [await _post(alice, _document(first=4 * number)) for number in range(12)]
     messages: list[int] = []
-    limits = pair.b.time_line.limits
-    limited_requests = limits.limited_requests
+    peers = pair.a.node.peers
+    post = peers.post
 
-    async def counted(connection: Connection, requests: Any, now: int) -> object:
-        messages.append(len(requests))
-        return await limited_requests(connection, requests, now)
+    async def counted(peer: Peer, path: str, body: bytes) -> bytes:
+        if path == "proposals":
+            messages.append(len(json.loads(body)["items"]))
+        return await post(peer, path, body)
 
-    monkeypatch.setattr(limits, "limited_requests", counted)
+    monkeypatch.setattr(peers, "post", counted)
     await pair.plan()
     states = [await _states(pair, task) for task in created]
     assert states == [["booked"]] * 12
-    assert sum(messages) == 12
-    assert len(messages) <= 2, messages
+    assert messages == [12]
