@@ -94,7 +94,7 @@ async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> No
     assert "  finished  " in line.out
     unknown = await parley(a, "events", "--kind", "walk")
     assert unknown.code == 2
-    assert "'walk' is not known; there are: alert, archive, " in unknown.err
+    assert "'walk' is not known\n  there are: alert, archive, " in unknown.err
 
 
 async def test_top_tells_who_takes_the_node(a: Outsider, b: Outsider) -> None:
