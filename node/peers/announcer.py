@@ -136,10 +136,10 @@ class Announcer:
         :raises CopyOfNode: this is a copy.
         """
         async with self._database.transaction() as connection:
-            await nodes.keep_copy(connection, of)
-        self._database.copy_of = of
-        if of is not None:
-            self._end_as_copy(of)
+            known = await nodes.keep_copy(connection, of)
+        self._database.copy_of = known
+        if known is not None:
+            self._end_as_copy(known)
         self.require_here()
 
     async def previous_url(self) -> str | None:

@@ -232,10 +232,10 @@ async def successor(connection: Connection) -> tuple[str | None, str | None]:
     return (None, None) if row is None else (row["successor"], row["copy_of"])
 
 
-keep_copy: Query[[str | None], None] = _SQL.command("keep_copy")
-"""Store where the original goes on of which these data are a copy.
+keep_copy: Query[[str | None], str | None] = _SQL.value("keep_copy")
+"""Store where the original goes on of which these data are a copy; None if they are no copy.
 
-None if they are no copy.
+Returns what is known then: that they are a copy is not taken back.
 """
 
 note_moved_away: Query[[UUID, str], None] = _SQL.command("give_up")

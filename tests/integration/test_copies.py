@@ -187,6 +187,18 @@ async def test_a_lead_of_a_copy_ends(world: World, tmp_path: Path) -> None:
         await lead.ask_others()
 
 
+async def test_what_one_process_found_to_be_a_copy_is_one_for_all(world: World) -> None:
+    """A lead that finds the original away takes nothing back: its node has spoken with it."""
+    _, lead, site = await _twice(world)
+    await _doubt(site)
+    await site.execute("UPDATE generation SET copy_of = 'http://a.example'")
+    with pytest.raises(CopyOfNode, match=r"goes on at http://a.example"):
+        await lead.announcer.note_original(None)
+    assert [row[0] for row in await site.rows("SELECT copy_of FROM generation")] == [
+        "http://a.example"
+    ]
+
+
 async def _say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read()
     writer.close()

@@ -160,8 +160,14 @@ WHERE identity = $1 AND NOT is_self;
 SELECT successor, copy_of FROM generation;
 
 -- keep_copy --
--- Whether these data are a copy of a node that goes on, and where; the other processes here end, too.
-UPDATE generation SET copy_of = $1 RETURNING pg_notify('parley', 'successor');
+-- Whether these data are a copy of a node that goes on, and where; the other processes here end, too. What one of them has found
+-- to be a copy is one, although another process found nobody: the original may be away for a moment.
+WITH kept AS (
+    UPDATE generation SET copy_of = CASE WHEN $1::text IS NULL AND copy_of <> '' THEN copy_of ELSE $1 END
+    RETURNING copy_of
+)
+
+SELECT kept.copy_of FROM kept CROSS JOIN LATERAL pg_notify('parley', 'successor');
 
 -- give_up --
 -- Another host has this node. Only in the generation that was announced there is nothing later.
