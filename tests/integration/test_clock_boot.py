@@ -124,6 +124,22 @@ async def test_what_came_back_is_noticed_at_a_start(world: World) -> None:
     assert set((await a.states()).values()) == {"scheduled"}
 
 
+async def test_what_was_to_be_tried_again_comes_back_at_its_time(world: World) -> None:
+    """A slot with slip waits for a further attempt meanwhile; it is measured when it was booked."""
+    a = await world.site("a")
+    await a.node.begin_clock()
+    soon = START + 20 * times.MINUTE
+    await a.keep(introduction([a], schedule=Schedule(start=soon, slip=2 * times.HOUR)), a)
+    await a.plan()
+    await _boot(a, times.HOUR)
+    await _look(a)
+    assert list((await a.states()).values()) == ["missed", "waiting"]
+    await _set_right(a, times.HOUR)
+    await a.plan()
+    rows = await a.rows("SELECT state::text, attempt, starts_at FROM run")
+    assert [tuple(row) for row in rows] == [("booked", 1, soon)]
+
+
 async def test_a_slot_whose_time_is_taken_is_planned_again(world: World) -> None:
     """A run that cannot come back does not lose its slot."""
     a = await world.site("a")

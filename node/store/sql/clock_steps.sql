@@ -85,7 +85,8 @@ DELETE FROM outbox USING opened WHERE outbox.kind = 'task-end' AND outbox.messag
 
 -- book_again --
 -- Runs that are over by the wrong clock alone: nothing is over before its start. They get their time back if it is still free
--- here. What was to be told or delivered of them is not, and what their campaigns and limits got back they give again.
+-- here. What was to be told or delivered of them is not, and what their campaigns and limits got back they give again. An attempt
+-- that was to follow them and has found no time yet does not: there is nothing to be tried again.
 WITH back AS (
     UPDATE run
     SET
@@ -105,9 +106,17 @@ WITH back AS (
         )
         AND NOT EXISTS (
             SELECT FROM run AS later
-            WHERE later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+            WHERE
+                later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+                AND later.state <> 'waiting'
         )
-    RETURNING run.id, run.task_id, run.starts_at, run.ends_at, run.lane, run.spec
+    RETURNING run.id, run.task_id, run.slot, run.attempt, run.starts_at, run.ends_at, run.lane, run.spec
+),
+
+not_tried AS (
+    DELETE FROM run USING back
+    WHERE
+        run.task_id = back.task_id AND run.slot = back.slot AND run.attempt > back.attempt AND run.state = 'waiting'
 ),
 
 unmeasured AS (
