@@ -37,10 +37,15 @@ def start_in_words(start: Any) -> Any:
 
     >>> start_in_words("2000-01-01T00:00:37Z")
     'PT37S into each interval'
+    >>> start_in_words("@1h")
+    '@1h'
     """
     if not isinstance(start, str):
         return start
-    phase = times.parse_instant(start) - times.EARLIEST
+    try:
+        phase = times.parse_instant(start) - times.EARLIEST
+    except ValueError:  # counted from the creation, or from the next whole interval
+        return start
     return f"{times.format_duration(phase)} into each interval" if phase < times.LONGEST else start
 
 
