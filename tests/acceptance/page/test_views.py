@@ -90,6 +90,17 @@ LANE_PX = 41
 
 
 FORM = "document.getElementById('act-body')"
+OPENED = f"""new Promise((resolve) => {{
+    const end = Date.now() + 1000;
+    const look = () => {{
+        if ({FORM}.innerText.trim()) resolve(true);
+        else if (Date.now() > end) resolve(false);
+        else setTimeout(look, 16);
+    }};
+    look();
+}})"""
+"""A promise of whether a form is open within a second."""
+
 CALL = f"{FORM}.querySelector('.call pre').textContent"
 CANVAS = "document.querySelector('#timeline-view canvas')"
 
@@ -151,11 +162,12 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
     async with two_hours(browser, a, begin) as (page, pixel_s):
         await page.until(f"{CANVAS}.ariaLabel.includes(': 1 exclusive')")
         await page.evaluate(f"{CANVAS}.focus()")
-        # Runs are counted before they come one by one, and only then can one be chosen.
+        # Runs are counted before they come one by one, and only then can one be chosen; a drawing
+        # that comes meanwhile forgets the choice.
         async with asyncio.timeout(PATIENCE_S):
-            while await page.evaluate("document.querySelector('#timeline-view .tip').hidden"):
+            while not await page.evaluate(OPENED):
                 await page.press("ArrowRight")
-        await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
+                await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
         await page.until(f"{FORM}.innerText.includes('Nothing is changed yet.')")
         assert "idle" in await page.text("#act-title")
         await page.press("Escape")
