@@ -168,11 +168,13 @@ class EpisodeInputReader:
     ) -> _Cases:
         """Make a case of each term; a task that cannot be read is left out with all its terms."""
         tasks_by_id = {task.id: task for task in tasks}
+        keeps_nodes = configured_set(pool.policy_set, pool.overrides).keeps_nodes
         cases = _Cases()
         for term in stored.terms:
             task = tasks_by_id[term.task]
             try:
                 case = self._case(membership, pool, task, term, stored, now)
+                case = case if keeps_nodes else replace(case, sticky=False)
                 if case.slots and case.empty:
                     refusing = _refusing_nodes(stored.turned_down[task.id], membership, now)
                     cases.due.append(_with_able_nodes(membership, case, refusing))
@@ -232,8 +234,7 @@ class EpisodeInputReader:
             before=named(stored.before[task.id]),
             measured_to=measured_to,
             used_at={known[node].name: at for node, at in used_at if node in known},
-            sticky=choice == "sticky"
-            and configured_set(pool.policy_set, pool.overrides).keeps_nodes,
+            sticky=choice == "sticky",
             rotating=choice == "rotating",
         )
 
