@@ -32,6 +32,7 @@ from node.runtime.settings import Settings
 from tests.support.needs import fixture_needs
 from tests.support.patience import PATIENCE_S
 
+ROOT = Path(tool_runner.__file__).resolve().parents[2]
 PYTHON = "/usr/bin/python3"
 HOSTILE = (Path(__file__).parent / "hostile_tool.py").read_text()
 NOBODY = pwd.getpwnam("nobody")
@@ -354,9 +355,20 @@ async def test_tools_end_with_their_node(target: Target) -> None:
     assert left() == []
 
 
+@pytest.fixture(scope="module", name="installed")
+def _installed() -> Iterator[Path]:
+    """Return a place of the program that every account reads, as root's home is not."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    shutil.copytree(ROOT / "node", place / "node", ignore=shutil.ignore_patterns("__pycache__"))
+    yield place
+    shutil.rmtree(place)
+
+
 @pytest.fixture(name="socket_activated")
-def _socket_activated() -> Iterator[ToolRunner]:
+def _socket_activated(installed: Path) -> Iterator[ToolRunner]:
     """Return what a node starts its tools with where systemd starts the runner."""
+    bootstrap = tool_runner.BOOTSTRAP.replace(str(ROOT), str(installed))
     directory = Path(tempfile.mkdtemp())
     path = directory / "tools.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
@@ -365,7 +377,7 @@ def _socket_activated() -> Iterator[ToolRunner]:
         capability = ["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"]
         account = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
         command = ["setpriv", *account, *capability, "--bounding-set=-all,+net_raw"]
-        command += ["--no-new-privs", PYTHON, "-I", "-S", "-c", tool_runner.BOOTSTRAP]
+        command += ["--no-new-privs", PYTHON, "-I", "-S", "-c", bootstrap]
         server = subprocess.Popen(
             [PYTHON, "-c", ACTIVATE, str(listening.fileno()), *command],
             pass_fds=[listening.fileno()],
@@ -402,8 +414,8 @@ async def test_without_the_unit_no_tool_runs() -> None:
 
 @pytest.fixture
 @fixture_needs("root")
-def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the runner be started by an ordinary user, with an interpreter that it can read."""
+def _as_a_user(monkeypatch: pytest.MonkeyPatch, installed: Path) -> None:
+    """Let the runner be started by an ordinary user, with a program that it can read."""
     start = process.start
 
     async def as_user(argv: Any, **options: Any) -> RunningProcess:
@@ -411,7 +423,9 @@ def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
             options["user"] = "nobody"
         return await start(argv, **options)
 
+    bootstrap = tool_runner.BOOTSTRAP.replace(str(ROOT), str(installed))
     monkeypatch.setattr(process, "start", as_user)
+    monkeypatch.setattr(tool_runner, "BOOTSTRAP", bootstrap)
     monkeypatch.setattr(sys, "executable", PYTHON)
     monkeypatch.setattr(os, "environ", {**os.environ, "PYTHONPATH": ""})
 
