@@ -49,10 +49,11 @@ async def try_again(
 async def make_way(connection: Connection, run: LockedRun, identity: str, now: int) -> bool:
     """Return whether a run that was measured after all may stand for its slot.
 
-    It may not if a later attempt has begun. Attempts that have not are cancelled; ``identity`` is
-    this node's, which leads them, and the others are told.
+    It may not if another attempt is under way or has a result, as a later one that was measured
+    after all as well. Attempts that have not begun are cancelled; ``identity`` is this node's,
+    which leads them, and the others are told.
     """
-    states = await runs.later_attempts(connection, run.task, run.slot, run.attempt)
+    states = await runs.other_attempts(connection, run.task, run.slot, run.attempt)
     if not _NOT_BEGUN.issuperset(states.values()):
         return False
     why = measured_after_all(run.id)

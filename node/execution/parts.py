@@ -307,7 +307,7 @@ class PartCollector:
             outcome = replace(outcome, judged=judge(figures, thresholds_of(run.reference)))
         came_late = run.state is RunState.FAILED and outcome.state is RunState.FINISHED
         if came_late and not await make_way(connection, run, self._identity, now):
-            return  # a later attempt stands for the slot
+            return  # another attempt stands for the slot
         judgement = await runs.conclude(connection, run.id, outcome, now)
         if judgement is not None:
             if outcome.state is RunState.FAILED:

@@ -415,8 +415,8 @@ async def create_waiting_attempts(
     return [(row[0], row[1]) for row in rows]
 
 
-later_attempts: Query[[UUID, int, int], dict[UUID, str]] = _SQL.by_key("later_attempts")
-"""The states of the runs of a task's slot after an attempt that live or have a result, locked."""
+other_attempts: Query[[UUID, int, int], dict[UUID, str]] = _SQL.by_key("other_attempts")
+"""The states of the runs of a task's slot beside an attempt that live or have a result, locked."""
 
 
 async def find_run_or_gap(connection: Connection, run: UUID) -> Record | None:

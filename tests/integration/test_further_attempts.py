@@ -151,6 +151,38 @@ async def test_a_part_that_comes_late_ends_the_attempts_after_it(
     assert [await a.state(run) for run in (first, second)] == ended
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_one_of_two_attempts_that_come_late_stands(
+    world: World, order: tuple[int, int]
+) -> None:
+    """The second of two attempts whose parts come after they were given up stays failed."""
+    a, b, task = await _booked(world)
+    attempts = [_attempt(task, 1), _attempt(task, 2)]
+    for number, run in enumerate(attempts):
+        if number:
+            world.clock.advance(10 * times.SECOND)
+            await a.plan()
+            await world.settle()
+        [[starts_at]] = await a.rows("SELECT starts_at FROM run WHERE id = $1", run)
+        world.clock.move_to(starts_at)
+        await _begin(a, run)
+        part = KeptPart(0, "a", {"slept_ms": 1.0}, None, starts_at, starts_at + 1)
+        await a.node.collector.keep_own(run, part)
+        world.clock.move_to(starts_at + DURATION + times.MINUTE)
+        await a.tend()
+        assert await a.state(run) == "failed"
+    third = _attempt(task, 3)
+    assert await a.state(third) == "waiting"
+    for run in (attempts[place] for place in order):
+        [[starts_at]] = await b.rows("SELECT starts_at FROM run WHERE id = $1", run)
+        await b.rows("UPDATE run SET state = 'running', started_at = starts_at WHERE id = $1", run)
+        part = KeptPart(1, "b", {"slept_ms": 1.0}, None, starts_at, starts_at + 1)
+        await b.node.collector.keep_own(run, part)
+        await world.settle()
+    states = [await a.state(attempts[place]) for place in order]
+    assert [*states, await a.state(third)] == ["finished", "failed", "cancelled"]
+
+
 async def test_no_attempt_is_booked_beside_one_that_is_under_way(world: World) -> None:
     """A participant that still measures the attempt before refuses the next one."""
     a, b, task = await _booked(world)

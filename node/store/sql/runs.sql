@@ -233,13 +233,18 @@ ORDER BY given.number
 ON CONFLICT DO NOTHING
 RETURNING task_id, slot;
 
--- later_attempts --
-SELECT id, state::text FROM run
-WHERE
-    task_id = $1 AND slot = $2 AND attempt > $3
-    AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished')
-ORDER BY id
-FOR UPDATE;
+-- other_attempts --
+-- All attempts of a slot are locked, since two that were measured after all may be concluded at one time.
+WITH other AS MATERIALIZED (
+    SELECT id, state FROM run
+    WHERE task_id = $1 AND slot = $2 AND attempt <> $3
+    ORDER BY id
+    FOR UPDATE
+)
+
+SELECT id, state::text FROM other
+WHERE state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished')
+ORDER BY id;
 
 -- run --
 SELECT
