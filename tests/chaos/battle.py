@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from node.execution.restores import PARTS_SENT_AGAIN_WITHIN
 from node.runtime.clock import SystemClock
 from tests.chaos.checks import REPAIR, Evidence, Promises, Times, Verdict, Violation, judge
 from tests.chaos.faults import FaultInjector
@@ -25,6 +26,7 @@ from tests.chaos.users import Ledger, keep_busy
 _PROGRESS_S = 5.0
 _POLL_S = 1.0
 _REPAIR_POLL_S = 10.0
+_ASKED_AGAIN = timedelta(microseconds=PARTS_SENT_AGAIN_WITHIN)
 _SCRATCH = "scratch"
 _RETRY = timedelta(seconds=60)
 """Longest pause after which a message is sent again to a node that was away."""
@@ -154,7 +156,7 @@ async def settle(sites: Sites) -> tuple[float, list[Violation]]:
 async def _count_unsettled(site: Site) -> int:
     connection = await site.connect()
     try:
-        return int(await connection.fetchval(SQL["unsaid"]))
+        return int(await connection.fetchval(SQL["unsaid"], _ASKED_AGAIN))
     finally:
         await connection.close()
 

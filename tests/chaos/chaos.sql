@@ -7,13 +7,19 @@ SELECT pg_notify('parley', $1);
 
 -- unsaid --
 -- Number of items that keep a node from being idle: messages and results not delivered at once, exchanges and holds that
--- expired without a decision, and runs whose time is over.
+-- expired without a decision, and runs whose time is over. Those that were over before the data went back wait for their parts to
+-- be sent again, for a while ($1).
 SELECT
     (SELECT count(*) FROM outbox WHERE created_at < now() - interval '10 seconds')
     + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now() - interval '10 seconds')
     + (SELECT count(*) FROM exchange WHERE state = 'held' AND expires_at < now())
     + (SELECT count(*) FROM archiving WHERE state = 'waiting' AND created_at < now() - interval '10 seconds')
-    + (SELECT count(*) FROM run WHERE state IN ('booked', 'running', 'merging') AND ends_at < now() - interval '15 seconds');
+    + (
+        SELECT count(*) FROM run CROSS JOIN generation
+        WHERE
+            run.state IN ('booked', 'running', 'merging') AND run.ends_at < now() - interval '15 seconds'
+            AND (run.ends_at > generation.made_at OR generation.made_at < now() - $1::interval)
+    );
 
 -- indexes_here --
 SELECT oid::regclass::text FROM pg_class WHERE relkind = 'i' AND relnamespace = 'public'::regnamespace ORDER BY 1;
