@@ -13,6 +13,7 @@ from node.cli.commands import COMMANDS, with_examples
 from node.cli.completion import complete_names
 from node.cli.listing import limit_option, print_documents, print_one, print_whole
 from node.cli.session import ReadingSession, reads_node
+from node.model.similar import similar_words
 
 if TYPE_CHECKING:
     from node.cli.output import Record, RecordLayout
@@ -40,6 +41,21 @@ class CommandGroup(click.Group):
             self.add_command(getattr(importlib.import_module(module), name), cmd_name)
         command = with_examples(f"{self.name} {cmd_name}", super().get_command(ctx, cmd_name))
         return complete_names(ctx, command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        :raises click.UsageError: there is none; the message names what was probably meant.
+        """
+        known, word = self.list_commands(ctx), args[0] if args else ""
+        if word in known or word.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = " or ".join(map(repr, similar_words(word, known)))
+        raise click.UsageError(
+            f"No such command {word!r}.{f' Did you mean {near}?' if near else ''}", ctx
+        )
 
     def add_list(
         self,

@@ -85,6 +85,8 @@ FOREIGN_OPTIONS = {
         "--dry-run": "check preview simulate whatif",
         "--yes": "force assume-yes",
         "--output": "format json csv yaml",
+        "--fields": "columns column field",
+        "--outcome": "judgement result",
     }.items()
     for word in words.split()
 }

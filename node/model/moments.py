@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from node.model import times
+from node.model.similar import similar_words
 
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _LOCAL = re.compile(
@@ -92,7 +93,9 @@ def parse_moment(text: str, toward: int = 0) -> Moment:
         return Moment(times.parse_instant(text))
     except ValueError as error:
         out_of_range = str(error).startswith("is outside")
-        raise ValueError(str(error) if out_of_range else f"is not a time; {_FORMS}") from None
+        near = similar_words(text, ("now", *_DAYS))
+        meant = f"did you mean {near[0]}?" if near else _FORMS
+        raise ValueError(str(error) if out_of_range else f"is not a time; {meant}") from None
 
 
 def _offset(text: str, toward: int) -> int | None:
