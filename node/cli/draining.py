@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from node.cli.listing import collect
+from node.cli.listing import collect, expected_members
 from node.cli.options import options
 from node.cli.output import Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
@@ -45,11 +45,21 @@ async def drain(session: Session, /, reason: str, start: Moment | None, keep: bo
       parley node drain "new disks" --from +30m
       parley node undrain
 
+    A node drains itself alone; --server names another one, whose token you have.
+
     Runs that are booked after that time give way: their leads plan them again, and learn the
     reason. With --keep they take place. Other nodes see the attribute drained. Draining again
     changes time and reason.
     """  # noqa: D301 - click's mark for lines to keep
     client = session.client
+    known = await session.reader.listed("/nodes", {})
+    with expected_members():
+        other = {node["name"]: node["url"] for node in known.items if not node["is_self"]}
+    if reason in other:
+        server = f" --server {other[reason]}" if other[reason] else ", typed on its host"
+        raise click.UsageError(
+            f"{reason} is another node; its own owner drains it: parley node drain{server}"
+        )
     before = await _draining_reservations(session)
     at = {} if start is None else {"start": api_instant(start, session.clock.now())}
     document = {

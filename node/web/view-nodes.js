@@ -48,7 +48,7 @@ export function open(box, { api, model, actions, caller, reporting }) {
   function buttonsOf(node) {
     const button = (words, label, click) => element("button", { type: "button", "aria-label": `${label} ${node.name}`, click }, words);
     const checking = button("check", "check", () => check(node));
-    if (!node.is_self) return [checking];
+    if (!node.is_self) return [checking, drainedThere(node)];
     const drained = Boolean(node.attributes.drained);
     const title = drained ? `End the drain of ${node.name}` : `Drain ${node.name}`;
     return [checking, button(drained ? "end the drain …" : "drain …", drained ? "end the drain of" : "drain", () => actions.open(drained ? "undrain" : "drain", { title }))];
@@ -69,6 +69,13 @@ export function open(box, { api, model, actions, caller, reporting }) {
     reporting(fetch);
   }
   return { events: ["node"], gap: 10_000, fetch, redraw: draw, tick };
+}
+
+// A node gives its time to nobody else: it is drained by its own owner, on its own page.
+function drainedThere({ name, url, kind }) {
+  if (kind && kind !== "parley") return null;
+  if (!url) return element("p", { class: "reason" }, "drained on its own host: ", element("code", {}, "parley node drain"));
+  return element("a", { href: `${url}/#view=nodes`, rel: "noreferrer", title: `Only the page of ${name} drains it, for its own users`, "aria-label": `drain ${name} on its own page` }, "drain on its page");
 }
 
 const rank = (node) => 2 * Number(Boolean(node.unreachable_since)) + Number(Boolean(node.is_self));
