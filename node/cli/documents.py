@@ -146,7 +146,7 @@ CLEARABLE = (
 
 schedule_options = options("""
     --start COMING     First nominal start: now, 10m, 10:05, @1h, 2026-12-01.
-    --repeat DURATION  Interval: 30s, 5m, 1h, PT1H.
+    --repeat DURATION  Interval: 30s, 5m, 1h, or PT1H.
     --cron FIELDS      Five cron fields, instead of --repeat.
     --timezone ZONE    Time zone of --cron [UTC].
     --slip DURATION    How much later a run may start.

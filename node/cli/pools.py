@@ -67,7 +67,7 @@ _MATCH = click.option("--match", "match", multiple=True, metavar="CONDITION", he
 _SET = options("--set SET as policy_set  Policies; see: parley pool sets.")
 _OVERRIDE = options("""
     --override AXIS=RULE|AXIS.PARAMETER=VALUE... as overrides  Override one rule: order=next-run,
-                                share.window=PT30M; repeat for more.
+                                share.window=30m; repeat for more.
 """)
 
 

@@ -98,7 +98,7 @@ def _document_options(command: AnyCommand) -> AnyCommand:
         options("""
             --owner TEXT                Who reserves it [you].
             --description TEXT          What others should know about it.
-            --for DURATION as duration  How long: 30m, 2h, PT2H.
+            --for DURATION as duration  How long: 30m, 2h, or PT2H.
             --start COMING              Start: now [default], 10m, 10:05, @1h, 2026-12-01.
             --repeat DURATION           Interval from start to start.
             --cron FIELDS               Five cron fields, instead of --repeat.

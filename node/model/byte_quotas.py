@@ -48,7 +48,7 @@ def parse_period(text: str) -> int:
     """
     period = times.parse_duration(text)
     if period % times.HOUR or not times.HOUR <= period <= _LONGEST:
-        msg = "the period of a quota is whole hours, PT1H to P31D"
+        msg = "the period of a quota is whole hours, 1 h to 31 d"
         raise ValueError(msg)
     return period
 

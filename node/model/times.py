@@ -49,7 +49,9 @@ _UNITS = {
 _PIECE = r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(ms|min|w|d|h|m|s)"
 SHORT_DURATION = f"{_PIECE}(?: ?{_PIECE})*".replace("(ms", "(?:ms").replace("([", "(?:[")
 WRITTEN_DURATION = f"^(?:{_ISO_DURATION}|{SHORT_DURATION})$"
-"""The texts that :func:`parse_duration` reads; JSON Schema's own format has no decimals."""
+"""The texts that :func:`parse_duration` reads."""
+DURATION_FORMAT = "duration-text"
+"""The format of durations in JSON schemas; JSON Schema's own ``duration`` is ISO 8601 alone."""
 _CALENDAR = re.compile(r"P(?:\d+Y|\d+M|\d+Y\d+M).*", re.ASCII)
 _NO_T = re.compile(r"P(?:\d+D)?(?=\d+[HMS])(?:\d+[HMS])+", re.ASCII)
 # datetime.fromisoformat also takes week dates, basic form and any separator: RFC 3339 does not.
@@ -60,9 +62,9 @@ _INSTANT = re.compile(
 
 
 def describes_duration(schema: Mapping[str, Any]) -> bool:
-    """Return whether a JSON schema is that of a duration; nodes of 0.2 say so by its format."""
+    """Return whether a JSON schema is that of a duration; nodes of 0.3 say so by its pattern."""
     return any(
-        choice.get("pattern") in {WRITTEN_DURATION, _ISO_ONLY} or choice.get("format") == "duration"
+        choice.get("pattern") == _ISO_ONLY or choice.get("format") in {DURATION_FORMAT, "duration"}
         for choice in (schema, *schema.get("anyOf", ()))
     )
 

@@ -52,7 +52,7 @@ def _retention(value: object) -> object:
 
 def _bounded_retention(value: int) -> int:
     if not _RETENTION_MIN <= value <= _RETENTION_MAX:
-        msg = f"is {times.format_duration(value)}; set PT1H to P36500D"
+        msg = f"is {times.duration_text(value)}; set 1 h to 36500 d"
         raise ValueError(msg)
     return value
 

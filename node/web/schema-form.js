@@ -275,13 +275,13 @@ const KINDS = [
   },
   {
     name: "duration",
-    has: (schema) => schema.type === "string" && (schema.pattern ?? "").startsWith("^(?:P("),
+    has: (schema) => schema.format === "duration-text",
     make: (schema, attributes) => textInput(attributes, schema, durationWords),
     ...asText(durationOf, durationWords),
   },
   {
     name: "moment",
-    has: (schema) => schema.format === "date-time" || schema.examples?.includes("@1h"),
+    has: (schema) => schema.format === "date-time" || schema.format === "moment",
     make: (schema, attributes) => textInput(attributes, { ...schema, examples: ["2026-12-01 14:30, in 10 min, @1h"] }),
     ...asText(momentFrom, momentWords),
   },

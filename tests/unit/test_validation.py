@@ -107,13 +107,13 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             '"ordr" is not known; write order',
         ),
         (PoolDocument, POOL | {"choice": 1}, "/choice", "1 is not known; write sticky or rotating"),
-        (PoolDocument, POOL | {"term": "PT0S"}, "/term", "is PT0S; give PT1S to P366D"),
+        (PoolDocument, POOL | {"term": "PT0S"}, "/term", "is 0 s; give 1 s to 366 d"),
         (ReservationDocument, DEMO | {"name": ""}, "/name", 'is ""; write one line of 1 to 100'),
         (
             ReservationDocument,
             DEMO | {"duration": "PT1S"},
             "/duration",
-            "is PT1S; give PT1M or longer",
+            "is 1 s; give 1 min or longer",
         ),
         (
             ReservationDocument,

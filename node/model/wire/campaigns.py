@@ -217,7 +217,7 @@ class CampaignDocument(Document):
         max_length=50,
         description="Maximum of a counted resource that its runs may use at once; for `bytes`, of "
         "the payload that it and the campaigns below it may move on all nodes together within a "
-        "period of whole hours (PT1H to P31D).",
+        "period of whole hours (1 h to 31 d).",
         examples=[{"mbps": 1000, "bytes": "50G/P1D"}],
     )
     queue: Queue | None = None

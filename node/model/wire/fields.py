@@ -193,7 +193,11 @@ Moment = Annotated[
         return_type=str,
     ),
     WithJsonSchema(
-        {"type": "string", "examples": ["2026-12-01T00:00:00Z", "2026-12-01", "PT10M", "@1h"]}
+        {
+            "type": "string",
+            "format": "moment",
+            "examples": ["2026-12-01T00:00:00Z", "2026-12-01", "10m", "@1h"],
+        }
     ),
 ]
 """An :data:`Instant`, or a text that becomes one later: see :func:`instant_of`."""
@@ -208,7 +212,14 @@ Duration = Annotated[
     int,
     BeforeValidator(_duration),
     PlainSerializer(times.format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": times.WRITTEN_DURATION, "examples": ["PT10S"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": times.DURATION_FORMAT,
+            "pattern": times.WRITTEN_DURATION,
+            "examples": ["10s"],
+        }
+    ),
 ]
 """Microseconds in memory, ISO 8601 in JSON."""
 

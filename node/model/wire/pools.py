@@ -25,7 +25,7 @@ Text = Annotated[str, StringConstraints(max_length=500)]
 
 def _length(value: int) -> int:
     if not times.SECOND <= value <= _LONGEST:
-        msg = f"is {times.format_duration(value)}; give PT1S to P366D"
+        msg = f"is {times.duration_text(value)}; give 1 s to 366 d"
         raise ValueError(msg)
     return value
 
@@ -41,7 +41,7 @@ class PolicyChoice(Document):
     overrides: dict[Axis, dict[str, Any]] = Field(
         default_factory=dict,
         description="By axis: another rule, and its parameters.",
-        examples=[{"order": {"rule": "next-run"}, "share": {"window": "PT30M"}}],
+        examples=[{"order": {"rule": "next-run"}, "share": {"window": "30m"}}],
     )
 
 

@@ -22,7 +22,7 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 
 def _length(value: int) -> int:
     if value < times.MINUTE:
-        msg = f"is {times.format_duration(value)}; give PT1M or longer"
+        msg = f"is {times.duration_text(value)}; give 1 min or longer"
         raise ValueError(msg)
     return value
 
@@ -44,8 +44,8 @@ class OccasionsDocument(Document):
 
     start: Moment | None = Field(
         None,
-        description="First start, and the anchor of the interval: an instant, PT10M for in ten "
-        "minutes, or @PT1H for the next full hour; now by default.",
+        description="First start, and the anchor of the interval: an instant, 10m for in ten "
+        "minutes, or @1h for the next full hour; now by default.",
     )
     repeat: Duration | None = Field(None, description="Interval from start to start.")
     cron: Annotated[str, StringConstraints(max_length=200)] | None = Field(
@@ -133,7 +133,7 @@ class ReservationDocument(Document):
     owner: Line | None = Field(None, description="The owner; by default the node's owner.")
     description: Annotated[str, StringConstraints(max_length=1000)] | None = None
     schedule: OccasionsDocument = OccasionsDocument()
-    duration: Length = Field(description="How long it lasts, PT1M or longer.")
+    duration: Length = Field(description="How long it lasts, 1 min or longer.")
     access: AccessDocument = AccessDocument()
     displace: bool = Field(
         default=False,

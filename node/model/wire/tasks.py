@@ -85,7 +85,7 @@ class ScheduleDocument(Document):
     start: Moment | None = Field(
         None,
         description="Nominal start of the first run, and the anchor of the interval: an instant, "
-        "PT10M for ten minutes after the task is created, or @PT1H for the next full hour.",
+        "10m for ten minutes after the task is created, or @1h for the next full hour.",
     )
     repeat: Duration | None = Field(
         None, description="Interval from nominal start to nominal start."
@@ -105,7 +105,7 @@ class ScheduleDocument(Document):
     slip: Duration | None = Field(
         None,
         description="How much later than its nominal start a run may start. The default is a tenth "
-        "of the interval, at least PT30S and at most PT5M; PT5M for a single run. It is cut so "
+        "of the interval, at least 30 s and at most 5 min; 5 min for a single run. It is cut so "
         "that a run never reaches into its next interval.",
     )
     slip_random: bool = Field(

@@ -19,7 +19,7 @@ def _secret(value: str) -> str:
 
 def _span(value: int) -> int:
     if not times.MINUTE <= value <= 7 * times.DAY:
-        msg = f"is {times.format_duration(value)}; give PT1M to P7D"
+        msg = f"is {times.duration_text(value)}; give 1 min to 7 d"
         raise ValueError(msg)
     return value
 
@@ -46,7 +46,7 @@ class WebhookTerms(Document):
         95, ge=0, le=100, description="The part of what was due that a mesh has to deliver."
     )
     span: Annotated[Duration, AfterValidator(_span)] = Field(
-        times.HOUR, description="The time before now in which that is counted, PT1M to P7D."
+        times.HOUR, description="The time before now in which that is counted, 1 min to 7 d."
     )
 
 

@@ -51,7 +51,7 @@ class FileSpec(Document):
         100_000_000, 1_000, 10**12, "The file is rotated before it grows beyond this many bytes."
     )
     rotate_after: Annotated[Duration, between(times.MINUTE, times.LONGEST)] = duration_field(
-        times.DAY, "The file is also rotated when such a period begins (in UTC); PT1M to P366D."
+        times.DAY, "The file is also rotated when such a period begins (in UTC); 1 min to 366 d."
     )
     keep: int = whole_field(0, 0, 10_000, "Number of rotated files to keep; 0: all.")
     sync: Literal["batch", "never"] = Field(

@@ -42,7 +42,7 @@ def test_a_quota_is_an_amount_per_period(
         ("50X/P1D", "such as 50G/P1D"),
         ("-1G/P1D", "such as 50G/P1D"),
         ("1G/PT90M", "whole hours"),
-        ("1G/P32D", "PT1H to P31D"),
+        ("1G/P32D", "1 h to 31 d"),
         ("1G/tomorrow", "write 30s"),
         ("1G/P1M", "use days"),
         ("0.5/P1D", "whole bytes"),
