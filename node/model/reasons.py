@@ -145,6 +145,9 @@ planned_when_closer = ReasonKind[[]](
     "planned-when-closer",
     "its first run lies beyond the horizon; it is planned when it comes closer",
 )
+planned_last = ReasonKind[[int, str]](
+    "planned-last", "when it was planned last, at {at:instant}: {decision}"
+)
 about_to_be_planned = ReasonKind[[]]("about-to-be-planned", "it is about to be planned")
 follows_unknown_task = ReasonKind[[str, UUID]](
     "follows-unknown-task", "it follows {runs} of task {task}, which is not known here"

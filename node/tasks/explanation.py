@@ -23,6 +23,7 @@ from node.model.reasons import (
     nothing_left_to_plan,
     planned_again,
     planned_by_lead,
+    planned_last,
     planned_when_closer,
     seats_given,
     seats_left,
@@ -81,6 +82,8 @@ def explain_task(
     ``followed`` is the task that it follows, if there is one and it is known here.
     """
     why = told(newest.sentence) if newest else _why_unplanned(task, now)
+    if newest is not None and _has_begun_before(task, newest):
+        why = planned_last(newest.decided_at, str(why))
     is_incomplete = newest is not None and not newest.placed
     if task.seats is not None and newest is not None:
         # The newest decision may be about a term far ahead. The seats tell of the current one.
@@ -97,6 +100,14 @@ def explain_task(
     sentence = (told(task.reason) if task.reason else why).beside(*further)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     return f"{sentence} ({counts})" if counts else sentence
+
+
+def _has_begun_before(task: Task, decision: Decision) -> bool:
+    """Return whether a task has slots before those of a decision, which is not about its first."""
+    recurrence = _recurrence(task)
+    first = next_nominal(recurrence, max(recurrence.anchor, task.created_at) - 1)
+    slot = decision.first_slot
+    return first is not None and slot is not None and first < slot
 
 
 def without_ids(decision: Decision) -> Decision:
