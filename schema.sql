@@ -2118,6 +2118,16 @@ COMMENT ON FUNCTION newest_outcome(uuid, text, timestamptz) IS
 'What is to be thought of a task at an instant: the judgement of the newest slot that is over, stale if it is old. Slots that were
 taken back because the task was edited or paused do not count. No row if none is over.';
 
+CREATE FUNCTION is_tried_again(task uuid, slot timestamptz, attempt integer, state text) RETURNS boolean LANGUAGE sql STABLE
+RETURN state IN ('failed', 'missed') AND EXISTS (
+    SELECT FROM run AS later
+    WHERE
+        later.task_id = task AND later.slot = is_tried_again.slot AND later.attempt > is_tried_again.attempt
+        AND NOT later.freed AND later.state NOT IN ('cancelled', 'displaced')
+);
+COMMENT ON FUNCTION is_tried_again(uuid, timestamptz, integer, text) IS
+'Whether a run came to nothing and a later attempt has its slot: people are told of the slot once, by its last attempt.';
+
 CREATE VIEW run_known AS
 SELECT
     run.id AS run_id,

@@ -17,7 +17,7 @@ from node.model.errors import DatabaseUnavailable
 from node.model.permissions import EVENTS
 from node.model.principals import Principal
 from node.service import NodeService
-from node.store import tasks
+from node.store import runs, tasks
 
 _BEAT_S = 15.0
 _PAUSE_S = 0.1
@@ -58,7 +58,7 @@ async def stream(request: web.Request) -> web.StreamResponse:
                 break
             if events:
                 place = events[-1].number
-                await add_headlines(node, events)
+                await describe(node, events)
                 seen = await visible_events(node, principal, _matching_events(events, kinds, task))
                 await response.write(b"".join(event.text for event in seen))
                 await hub.gather(_PAUSE_S)
@@ -78,10 +78,10 @@ def _matching_events(
     ]
 
 
-async def add_headlines(node: NodeService, events: Sequence[Event]) -> None:
-    """Add the headline of its task to each event that is about one, once for all readers.
+async def describe(node: NodeService, events: Sequence[Event]) -> None:
+    """Add to each event that is about a task its headline, and to one of a run its judgement.
 
-    While the database is away, events go without.
+    That is done once for all readers. While the database is away, events go without.
     """
     async with node.hub.describing:
         new = [
@@ -91,14 +91,18 @@ async def add_headlines(node: NodeService, events: Sequence[Event]) -> None:
         ]
         if not new:
             return
+        over = [UUID(event.body["id"]) for _, event in new if event.kind == "run"]
         try:
             async with node.database.connection() as connection:
                 rows = await tasks.naming_facts(connection, sorted({task for task, _ in new}))
+                judged = await runs.judgements(connection, over) if over else {}
         except DatabaseUnavailable:
             return
         headlines = {row["id"]: headline_of(row) for row in rows}
         for task, event in new:
             event.body["headline"] = headlines.get(task, "")
+            if event.kind == "run" and (word := judged.get(UUID(event.body["id"]))) is not None:
+                event.body["judgement"] = word
 
 
 def _has_ended(principal: Principal, events: Sequence[Event], now: int) -> bool:

@@ -54,7 +54,7 @@ async def _latest_events(request: web.Request) -> tuple[list[Row], None]:
     node = request.app[NODE]
     requests.refuse_other_parameters(request)
     kept = (node.hub.events_since(node.hub.start_after(0)) or [])[-_EVENTS_SHOWN:]
-    await events.add_headlines(node, kept)
+    await events.describe(node, kept)
     seen = await events.visible_events(node, request[PRINCIPAL], kept)
     return [
         {"kind": event.kind, "at": times.to_the_second(event.at), **event.body}

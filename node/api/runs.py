@@ -30,6 +30,7 @@ from node.api.routing import (
     words_schema,
 )
 from node.model import times
+from node.model.attempts import CAME_TO_NOTHING
 from node.model.classes import SchedulingClass
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
@@ -46,6 +47,7 @@ from node.model.wire.bundles import RunBundle
 from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import (
+    AttemptView,
     Decision,
     Explanation,
     MetricView,
@@ -60,6 +62,7 @@ from node.model.wire.runs import (
 from node.service import NodeService
 from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
+from node.store.runs import OtherAttempt
 from node.tasks.explanation import without_ids
 
 NAMED_MAX = 100
@@ -81,6 +84,7 @@ def run_of(
     node: NodeService,
     row: Record,
     parts: tuple[PartView, ...] | None = None,
+    attempts: Sequence[OtherAttempt] = (),
 ) -> Run:
     """Return a row of ``run_known``, or a gap, as the API's document."""
     started = row["started_at"]
@@ -96,6 +100,7 @@ def run_of(
         start_error_ms=error,
         outcome=outcome,
         metrics=_metrics(node, row),
+        attempts=tuple(AttemptView(**vars(each)) for each in attempts),
         total_loss=outcome is not None and outcome.judgement is Judgement.NO_ANSWER,
         parts=parts,
     )
@@ -137,8 +142,9 @@ async def fetch(node: NodeService, run: UUID) -> Run:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         parts = await runs.parts(connection, run)
+        attempts = await runs.attempts_beside(connection, [run])
     views = tuple(PartView.model_validate(vars(part)) for part in parts)
-    return run_of(node, row, views)
+    return run_of(node, row, views, attempts.get(run, ()))
 
 
 def _run_for_user(run: Run, user: Principal) -> Run:
@@ -186,6 +192,7 @@ async def answer_page(request: web.Request, task: UUID | None) -> web.StreamResp
         mesh=requests.word(request, "mesh"),
         classes=requests.choices(request, "class", CLASSES),
         words=requests.search_words(request),
+        every_attempt=requests.flag(request, "attempts"),
     )
 
     async def fetch_runs() -> tuple[list[Record], bool]:
@@ -194,9 +201,8 @@ async def answer_page(request: web.Request, task: UUID | None) -> web.StreamResp
         return rows, bool(rows)
 
     rows = await await_ready(node, fetch_runs, requests.seconds(request))
-    return responses.list_response(
-        _runs_for_user(request, rows), _next_cursor(rows, wanted.limit), only
-    )
+    following = _next_cursor(rows, wanted.limit)
+    return responses.list_response(await _runs_for_user(request, rows), following, only)
 
 
 async def _answer_named_runs(
@@ -206,11 +212,20 @@ async def _answer_named_runs(
     requests.refuse_other_parameters(request, "id", "fields", "requester")
     async with request.app[NODE].database.connection() as connection:
         rows = await runs.find_by_id(connection, ids, requests.requester(request))
-    return responses.list_response(_runs_for_user(request, rows), None, only)
+    return responses.list_response(await _runs_for_user(request, rows), None, only)
 
 
-def _runs_for_user(request: web.Request, rows: Sequence[Record]) -> list[Run]:
-    return [_run_for_user(run_of(request.app[NODE], row), request[PRINCIPAL]) for row in rows]
+async def _runs_for_user(request: web.Request, rows: Sequence[Record]) -> list[Run]:
+    node, user = request.app[NODE], request[PRINCIPAL]
+    tried = [row["run_id"] for row in rows if row["attempt"] > 1 or row["state"] in CAME_TO_NOTHING]
+    attempts: dict[UUID, list[OtherAttempt]] = {}
+    if tried:
+        async with node.database.connection() as connection:
+            attempts = await runs.attempts_beside(connection, tried)
+    return [
+        _run_for_user(run_of(node, row, attempts=attempts.get(row["run_id"], ())), user)
+        for row in rows
+    ]
 
 
 def _next_cursor(rows: Sequence[Record], limit: int) -> str | None:
@@ -448,6 +463,7 @@ def _bucket(each: runs.Bucket, since: int, resolution: int) -> ScheduleBucket:
         starts_at=since + each.number * resolution,
         scheduling_class=SchedulingClass(each.scheduling_class),
         runs=each.runs,
+        judgements=each.judgements,
         busy=round(each.busy / resolution, 4),
     )
 
@@ -538,6 +554,12 @@ FILTERS = (
     *MEASURED,
     Query("verdict", "Only with these verdicts, separated by commas.", words_schema(VERDICTS)),
     Query("outcome", "Only with these judgements, separated by commas.", words_schema(OUTCOMES)),
+    Query(
+        "attempts",
+        "Also attempts that came to nothing and that another one of their slot followed; by "
+        "default the last attempt stands for the slot.",
+        {"type": "boolean", "default": False},
+    ),
     REQUESTER,
     LIMIT,
     CURSOR,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GAP = "gap"
 """The type of the event that tells that the node has lost some."""
-_WORDS = ("state", "outcome", "verb", "by", "number", "campaign")
+_WORDS = ("state", "judgement", "outcome", "verb", "by", "number", "campaign")
 
 
 def _subject_text(event: Record) -> str:

@@ -46,12 +46,19 @@ if TYPE_CHECKING:
 
 
 def _outcome(run: Record) -> str:
-    """Return the result or the reason, and the verdict if it is not clean."""
+    """Return the result or the reason, the verdict if it is not clean, and attempts before it."""
     text = run["summary"] or run["reason"] or _foreign_result_text(run)
-    if run["verdict"] in {None, "clean"}:
-        return text
-    # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
-    return f"{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
+    if run["verdict"] not in {None, "clean"}:
+        # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
+        text = f"{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
+    before = [each for each in run.get("attempts") or () if each["attempt"] < run["attempt"]]
+    return "; ".join(filter(None, (text, *map(_attempt_text, before))))
+
+
+def _attempt_text(attempt: Record) -> str:
+    """Return what became of an attempt: ``attempt 1 failed: b was down at the start``."""
+    reason = f": {attempt['reason']}" if attempt["reason"] else ""
+    return f"attempt {attempt['attempt']} {attempt['state']}{reason}"
 
 
 def _foreign_result_text(run: Record) -> str:
@@ -61,7 +68,7 @@ def _foreign_result_text(run: Record) -> str:
 
 RUN = RecordLayout(
     "id,task,headline,test,tool,state,starts_at,ends_at,participants,summary,reason,verdict,"
-    "outcome.judgement",
+    "outcome.judgement,attempt",
     Column("run", lambda run: short(run["id"]), whole=True),
     Column("state", lambda run: run["state"], whole=True),
     Column("outcome", outcome_text, whole=True, optional=True),
@@ -95,6 +102,7 @@ _OF_A_TIME = 10_000
     --oldest-first          List the oldest first.
     --verdict A,B           Only runs with these verdicts, such as suspicious.
     --outcome A,B           Only runs with these judgements, such as bad,no-answer,failed.
+    --attempts              Also runs that came to nothing and were tried again, on their own.
 """)
 @measured_options("runs")
 @options("--limit 1..100000  Maximum number of entries [50, or 10000 with --from].")
@@ -109,13 +117,15 @@ async def list_runs(
     ends: Moment | None,
     upcoming: bool,
     oldest_first: bool,
+    attempts: bool,
     limit: int | None,
     **filters: Any,
 ) -> None:
     """List the runs that have begun, newest first, each with its result or the reason why not.
 
     Future runs are listed with --upcoming, or if --state, a later --from, or --to include them.
-    With --from, all of that time are listed, and not only the newest ones.
+    With --from, all of that time are listed, and not only the newest ones. A slot that was tried
+    again is listed once, by its last attempt.
     """
     now = session.clock.now()
     task = await find_task_id(session.reader, written) if written else None
@@ -132,6 +142,7 @@ async def list_runs(
         "from": api_instant(starts, now),
         "to": api_instant(ends, now),
         "order": "asc" if oldest_first else None,
+        "attempts": "true" if attempts else None,
     }
     most = limit or (DEFAULT_LIMIT if starts is None or upcoming else _OF_A_TIME)
     await print_documents(session, RUN, "/runs", query, most)
@@ -321,7 +332,10 @@ def run_view(run: Record) -> str:
         ("task", run["task"]),
         ("mesh", run["mesh"]),
         ("class", _class_and_priority(run)),
-        ("attempt", run["attempt"] if run["attempt"] > 1 else ""),
+        *(
+            ("attempt" if number == 0 else "", text)
+            for number, text in enumerate(_attempt_lines(run))
+        ),
         (
             "slots",
             f"{run['slots']} to {local_time_text(run['last_slot'])}" if run["last_slot"] else "",
@@ -331,6 +345,20 @@ def run_view(run: Record) -> str:
     )
     lines += ["", pairs_text(particulars, indent="  "), *_parts(run)]
     return "\n".join(lines)
+
+
+def _attempt_lines(run: Record) -> list[str]:
+    """Return a line for each attempt of a slot that was tried again, this run among them."""
+    others = run.get("attempts") or ()
+    told = [
+        (
+            each["attempt"],
+            f"{_attempt_text(each).removeprefix('attempt ')}, run {short(each['run'])}",
+        )
+        for each in others
+    ]
+    own = (run["attempt"], f"{run['attempt']} {run['state']}: this run")
+    return [text for _, text in sorted([*told, own])] if told else []
 
 
 def _outcome_line(run: Record) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from node.model import times
-from node.model.samples import Sample
+from node.model.samples import Sample, stale_samples
 
 TASKS_MAX = 1_000
 SAMPLES_MAX = 50
@@ -20,19 +20,30 @@ class LatestResults:
 
     def __init__(self) -> None:
         """Start with no results."""
-        self._kept: OrderedDict[UUID, tuple[int, tuple[Sample, ...]]] = OrderedDict()
+        self._kept: OrderedDict[UUID, tuple[int, tuple[Sample, ...], int | None]] = OrderedDict()
 
-    def keep(self, task: UUID, at: int, samples: Sequence[Sample]) -> None:
-        """Replace the samples of a task; with too many tasks, drop the one updated longest ago."""
+    def keep(
+        self, task: UUID, at: int, samples: Sequence[Sample], every: int | None = None
+    ) -> None:
+        """Replace the samples of a task; with too many tasks, drop the one updated longest ago.
+
+        ``every`` is the interval (µs) at which it measures, if it has one.
+        """
         self._kept.pop(task, None)
-        self._kept[task] = at, tuple(samples[:SAMPLES_MAX])
+        self._kept[task] = at, tuple(samples[:SAMPLES_MAX]), every
         while len(self._kept) > TASKS_MAX:
             self._kept.popitem(last=False)
 
     def samples(self, now: int) -> Iterator[tuple[int, Sample]]:
-        """Yield the samples of the last day, each with the end of its run."""
-        for task, (at, samples) in list(self._kept.items()):
+        """Yield the samples of the last day, each with the end of its run.
+
+        Of a task that should have measured twice since then, only that this is stale.
+        """
+        for task, (at, samples, every) in list(self._kept.items()):
             if at < now - RESULTS_RETENTION:
                 del self._kept[task]
-            else:
-                yield from ((at, sample) for sample in samples)
+                continue
+            is_stale = every is not None and now > at + 2 * every
+            yield from (
+                (at, sample) for sample in (stale_samples(samples) if is_stale else samples)
+            )

@@ -349,7 +349,7 @@ class PartCollector:
             "outcome": {"judgement": judgement},
             "metrics": [vars(figure) for figure in figures],
         }
-        self.latest.keep(run.task, now, samples_of(document))
+        self.latest.keep(run.task, now, samples_of(document), run.every)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState

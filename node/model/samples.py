@@ -6,7 +6,7 @@ A series is identified by its name, ``parley_result_<metric>``, and by labels: `
 the metric's own. Each outcome also has ``parley_result_succeeded``, 1, or 0 if there is no result
 or nothing arrived, and ``parley_result_judgement``, the place of its judgement among those of
 :class:`~node.model.outcome.Judgement`: 0 good, 1 fair, 2 bad, 3 no-answer, 4 failed, 5 missed, 6
-not-planned.
+not-planned, 7 stale.
 
 Names and values are in the base units of Prometheus (https://prometheus.io/docs/practices/naming/):
 ``rtt_median_ms`` becomes ``rtt_median_seconds``. Rates stay in bits per second (``_bps``), as
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from node.model.headline import direction
@@ -26,6 +26,7 @@ from node.model.outcome import LOSS, Judgement
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_]")
 _VALUE_MAX = 200
+_JUDGEMENT = "parley_result_judgement"
 _DAY_S = 86_400
 
 _BASE_UNITS = {
@@ -56,14 +57,24 @@ def samples_of(document: object) -> list[Sample]:
     succeeded = document["succeeded"] and judgement is not Judgement.NO_ANSWER
     samples = [Sample("parley_result_succeeded", labels, float(succeeded), "1")]
     if judgement is not None:
-        place = float(list(Judgement).index(judgement))
-        samples.append(Sample("parley_result_judgement", labels, place, "1"))
+        samples.append(Sample(_JUDGEMENT, labels, _place(judgement), "1"))
     metrics = document.get("metrics")
     for metric in metrics if isinstance(metrics, list) else ():
         sample = _sample(metric, common)
         if sample is not None:
             samples.append(sample)
     return _first_of_each(samples)
+
+
+def stale_samples(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Yield what is left of samples that are older than twice the interval of their task."""
+    for each in samples:
+        if each.name == _JUDGEMENT:
+            yield replace(each, value=_place(Judgement.STALE))
+
+
+def _place(judgement: Judgement) -> float:
+    return float(list(Judgement).index(judgement))
 
 
 def _judgement(document: Mapping[str, Any]) -> Judgement | None:

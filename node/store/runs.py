@@ -17,8 +17,9 @@ Gaps, slots that were never planned, are listed in the form of runs. Instants ar
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -105,8 +106,21 @@ class LockedRun:
     revision: int
     campaign: str | None
     reference: dict[str, Any] | None
+    every: int | None = None
+    """The interval of its task (µs), if it has a fixed one."""
     alert_memory: list[Any] | None = None
     """The memory of its task for alerts as it was read, if there is one; it is not locked."""
+
+
+@dataclass(frozen=True)
+class OtherAttempt:
+    """Another attempt of the slot of a run."""
+
+    run: UUID
+    attempt: int
+    state: str
+    reason: str | None
+    starts_at: int
 
 
 @dataclass(frozen=True)
@@ -188,6 +202,8 @@ class RunFilter:
     words: Sequence[str] | None = None
     """In lower case; what people read of a run has all of them."""
     outcomes: Sequence[str] | None = None
+    every_attempt: bool = False
+    """Also attempts that came to nothing, and that a later one of their slot followed."""
     ascending: bool = False
 
 
@@ -415,6 +431,11 @@ async def create_waiting_attempts(
     return [(row[0], row[1]) for row in rows]
 
 
+attempts_beside: Query[[Sequence[UUID]], dict[UUID, list[OtherAttempt]]] = _SQL.lists_by_key(
+    "attempts_beside", OtherAttempt
+)
+"""The other attempts of the slots of these runs, in their order, by run."""
+
 other_attempts: Query[[UUID, int, int], dict[UUID, str]] = _SQL.by_key("other_attempts")
 """The states of the runs of a task's slot beside an attempt that live or have a result, locked."""
 
@@ -437,6 +458,9 @@ async def find_at_slot(connection: Connection, task: UUID, slot: int) -> tuple[U
     row = await connection.fetchrow(_SQL["at_slot"], task, slot, end)
     return None if row is None else (row[0], row[1])
 
+
+judgements: Query[[Sequence[UUID]], dict[UUID, str | None]] = _SQL.by_key("judgements")
+"""The judgements of those of these runs that are over, by run."""
 
 find_nearest_slot: Query[[UUID, int], int | None] = _SQL.value("nearest_slot")
 """Return the slot (µs) of a run or gap of a task that is nearest to an instant; None if none is."""
@@ -483,8 +507,10 @@ class Bucket:
 
     number: int
     scheduling_class: str
-    runs: dict[str, int]
+    runs: Counter[str] = field(default_factory=Counter)
     """The number of runs that overlap it, by state."""
+    judgements: Counter[str] = field(default_factory=Counter)
+    """The number of those that are over, by judgement."""
     busy: int = 0
     """For how much of it at least one of them occupies time."""
 
@@ -502,11 +528,13 @@ async def buckets(connection: Connection, wanted: RunFilter, resolution: int) ->
     )
     for row in await connection.fetch(_SQL["buckets"], *arguments):
         number, name = row["number"], row["lane"]
-        bucket = found.setdefault((number, name), Bucket(number, name, {}))
+        bucket = found.setdefault((number, name), Bucket(number, name))
         if row["state"] is None:
             bucket.busy = row["busy"]
         else:
-            bucket.runs[row["state"]] = row["runs"]
+            bucket.runs[row["state"]] += row["runs"]
+            if row["judgement"] is not None:
+                bucket.judgements[row["judgement"]] += row["runs"]
     return list(found.values())
 
 

@@ -8,7 +8,8 @@ import { byId, element, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
 import * as header from "./header.js";
 import { drawList, ENTRY_FIELDS, failuresPath, LIST_LENGTHS, LIST_NAMES, listPath, RUN_FIELDS } from "./lists.js";
-import { DAY, Model } from "./model.js";
+import { DAY, judgedAs, Model } from "./model.js";
+import { lookOfResult } from "./outcomes.js";
 import { tick } from "./parts.js";
 import { addressOf, go, leave, place, viewOf } from "./place.js";
 import { Stream } from "./stream.js";
@@ -133,12 +134,12 @@ async function fetchChanged() {
 }
 
 /** Takes what an event says of a run, and asks for the rest of it if that matters. */
-function takeRun({ id, task, state }) {
+function takeRun({ id, task, state, judgement }) {
   const before = model.entries.get(id);
   model.count(task, before?.state, state);
   if (before) {
     model.shift(before, state);
-    model.entries.set(id, { ...before, state, kind: stateOf(state).kind, outcome: null });
+    model.entries.set(id, { ...before, ...judgedAs(state, judgement) });
   }
   if (isOver(state)) refreshSums();
   if (!views.isOverview) return void header.drawCounts(model.counts());
@@ -374,7 +375,7 @@ function announce(ids) {
   const bad = model.lists.last.filter(({ id, kind }) => ids.includes(id) && kind !== "done");
   if (!bad.length) return;
   const sentences = bad.map((entry) => {
-    return `${entry.headline} ${stateOf(entry.state).word}: ${readable(entry.reason ?? "", model.now())}`;
+    return `${entry.headline} ${(lookOfResult(entry) ?? stateOf(entry.state)).word}: ${readable(entry.reason ?? "", model.now())}`;
   });
   setText(byId("announcer"), sentences.join(" "));
 }
@@ -410,7 +411,7 @@ function drawPlace() {
 function drawSelection() {
   const { list, lane, from, to } = place();
   if (list === "failed") {
-    showRuns("failed", "Failed and missed in the last 24 h", model.failures(), model);
+    showRuns("failed", "Without a result, or with a bad one, in the last 24 h", model.failures(), model);
   } else if (list === "span") {
     const entries = model.between(Number(from), Number(to)).filter((entry) => entry.lane === lane);
     const title = spanTitle(lane, Number(from), Number(to), entries.length);

@@ -124,6 +124,18 @@ function trust(run, now) {
   return element("section", { class: "trust" }, head, element("ul", {}, reasons));
 }
 
+/** Returns the attempts of a slot that was tried again, each with what became of it. */
+function attemptList(run) {
+  const own = { run: run.id, attempt: run.attempt, state: run.state, reason: null };
+  const every = [...run.attempts, own].sort((one, other) => one.attempt - other.attempt);
+  return element("ul", { class: "attempts" }, every.map(({ run: id, attempt, state, reason }) => element(
+    "li",
+    {},
+    id === run.id ? `${attempt} ${stateOf(state).word}: this run` : element("a", { href: hrefOf({ run: id }) }, `${attempt} ${stateOf(state).word}`),
+    reason && `: ${reason}`,
+  )));
+}
+
 function facts(run, task, now) {
   const when = (text) => timeElement(Date.parse(text), now);
   const rows = [
@@ -135,7 +147,7 @@ function facts(run, task, now) {
     ["Class", run.scheduling_class],
     ["Priority", String(run.priority)],
     ["Tool", run.tool],
-    ["Attempt", run.attempt > 1 && String(run.attempt)],
+    ["Attempts", run.attempts?.length && attemptList(run)],
     ["Planned by", run.lead],
     ["Requested by", run.requester],
     ["This node is", run.participant === null ? "only the lead" : `participant ${run.participant}`],

@@ -38,7 +38,7 @@ export function drawCounts(counts) {
   tile.classList.toggle("missing", bad > 0 && !counts.failed);
   const target = byId("count-failed");
   const missed = counts.missed && counts.failed ? ` + ${counts.missed} missed` : "";
-  setText(tile.querySelector("dt"), bad && !counts.failed ? "missed in 24 h" : "failed in 24 h");
+  setText(tile.querySelector("dt"), bad && !counts.failed ? "missed in 24 h" : "wrong in 24 h");
   const shown = `${counts.failed} ${counts.missed}`;
   if (target.dataset.shown === shown) return;
   target.dataset.shown = shown;

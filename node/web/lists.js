@@ -4,13 +4,13 @@ import { byId, element, reconcile } from "./dom.js";
 import { doubt, progressBar, headlineOf, runBadge, stateBadge, ticking, timeElement } from "./parts.js";
 import { TROUBLE } from "./outcomes.js";
 import { hrefOf } from "./place.js";
-import { dateOf, readable } from "./words.js";
+import { dateOf, readable, stateOf } from "./words.js";
 
 const OVER = "finished,failed,missed,cancelled,displaced,unplaced";
 
 // What the page shows of a run; results and figures are asked for with the run alone.
 const SHARED = "task,headline,test,state,outcome,scheduling_class,priority,starts_at,ends_at,participants,reason,summary";
-export const RUN_FIELDS = `id,started_at,verdict,verdict_reasons,${SHARED}`;
+export const RUN_FIELDS = `id,started_at,verdict,verdict_reasons,attempt,attempts,${SHARED}`;
 export const ENTRY_FIELDS = `run,${SHARED}`;
 
 // The width below which the lists follow each other, the height of a row and of what is around a list, in pixels.
@@ -163,6 +163,11 @@ function reasonLine(entry, now) {
   return entry.reason ? element("p", { class: "reason" }, readable(entry.reason, now)) : null;
 }
 
+/** Returns a line for each attempt of the slot before this one. */
+function triedLines({ tried }, now) {
+  return (tried ?? []).map(({ attempt, state, reason }) => element("p", { class: "reason" }, `attempt ${attempt} ${stateOf(state).word}${reason ? `: ${readable(reason, now)}` : ""}`));
+}
+
 function nowCells(entry, model) {
   const now = model.now();
   const left = entry.state === "merging" ? "merging" : ticking("left", entry.ends, now);
@@ -187,7 +192,7 @@ function lastCells(entry, model) {
   const summary = entry.summary ? element("p", { class: "summary" }, entry.summary) : null;
   return [
     ["badge", runBadge(entry)],
-    ["outcome", reasonLine(entry, now), summary, doubt(entry.verdict, entry.doubts ?? [], now)],
+    ["outcome", reasonLine(entry, now), summary, ...triedLines(entry, now), doubt(entry.verdict, entry.doubts ?? [], now)],
     ["what", runLink(entry)],
     ["when", ticking("age", entry.starts, now), timeElement(entry.starts, now)],
   ];

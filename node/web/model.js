@@ -1,6 +1,6 @@
 // The page's data: runs by id, tasks by id, nodes, and the node's clock.
 
-import { isTrouble, LOOKS } from "./outcomes.js";
+import { BAD_RESULTS, isTrouble, LOOKS } from "./outcomes.js";
 import { stateOf } from "./words.js";
 
 const HOUR = 3_600_000;
@@ -21,10 +21,14 @@ function add(sums, counts) {
   for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
 }
 
-/** Converts numbers of runs by state into numbers by kind. */
-function countsOf(runs) {
+/** Converts numbers of runs by state, and of those that are over by judgement, into numbers by kind. */
+function countsOf(runs, judgements) {
   const counts = { done: 0, running: 0, future: 0, waiting: 0, gone: 0, missed: 0, failed: 0 };
   for (const [state, count] of Object.entries(runs)) counts[stateOf(state).kind] += count;
+  for (const word of BAD_RESULTS) {
+    counts.done -= judgements[word] ?? 0;
+    counts[LOOKS[word].kind] += judgements[word] ?? 0;
+  }
   return counts;
 }
 
@@ -32,6 +36,12 @@ function countsOf(runs) {
 function kindOf({ state, outcome }) {
   const { kind } = stateOf(state);
   return kind === "done" && outcome && isTrouble({ kind, outcome }) ? LOOKS[outcome.judgement].kind : kind;
+}
+
+/** Returns what an event tells of a run: its state, and the judgement of one that is over. */
+export function judgedAs(state, judgement) {
+  const outcome = judgement ? { judgement } : null;
+  return { state, outcome, kind: kindOf({ state, outcome }) };
 }
 
 /** Converts a run or a schedule entry into the page's form. */
@@ -63,7 +73,17 @@ function verdictOf(document, kept) {
   return {
     verdict: document.verdict ?? kept.verdict ?? null,
     doubts: document.verdict_reasons ?? kept.doubts ?? [],
+    tried: document.attempts ? document.attempts.filter(({ attempt }) => attempt < document.attempt) : (kept.tried ?? []),
   };
+}
+
+const CAME_TO_NOTHING = ["failed", "missed"];
+
+/** Returns the ids of runs of the same slot for which another attempt stands, as a run tells: itself, or those before it. */
+function repeatedOf({ id, state, attempt, attempts = [] }) {
+  const isFollowed = attempts.some((each) => each.attempt > attempt && each.state !== "cancelled" && each.state !== "displaced");
+  if (CAME_TO_NOTHING.includes(state) && isFollowed) return [id];
+  return attempts.filter((each) => each.attempt < attempt && CAME_TO_NOTHING.includes(each.state)).map(({ run }) => run);
 }
 
 /** Converts a span of reserved time into the page's form. */
@@ -90,6 +110,7 @@ export class Model {
   dense = new Map();
   #laneCounts = {};
   #sums = {};
+  #judged = {};
   #clockAhead = 0;
   clockKnown = false;
 
@@ -113,6 +134,7 @@ export class Model {
       return { ...entryOf(document), started: document.started_at ?? kept.started ?? null, ...verdictOf(document, kept) };
     });
     for (const entry of entries) this.entries.set(entry.id, entry);
+    for (const id of documents.flatMap(repeatedOf)) this.entries.delete(id);
     return entries;
   }
 
@@ -145,7 +167,11 @@ export class Model {
   /** Takes the number of runs of the last day and the next hour. */
   sum(buckets) {
     this.#sums = {};
-    for (const { runs } of buckets) add(this.#sums, runs);
+    this.#judged = {};
+    for (const { runs, judgements } of buckets) {
+      add(this.#sums, runs);
+      add(this.#judged, judgements);
+    }
   }
 
   /** Takes the number of runs of each lane in the span shown, and returns the crowded lanes. */
@@ -168,10 +194,10 @@ export class Model {
   /** Replaces the pieces of crowded lanes. */
   takePieces(buckets, length) {
     this.dense.clear();
-    for (const { scheduling_class: lane, starts_at: starts, runs, busy } of buckets) {
+    for (const { scheduling_class: lane, starts_at: starts, runs, judgements, busy } of buckets) {
       const from = Date.parse(starts);
       if (!this.dense.has(lane)) this.dense.set(lane, []);
-      this.dense.get(lane).push({ from, to: from + length, counts: countsOf(runs), busy });
+      this.dense.get(lane).push({ from, to: from + length, counts: countsOf(runs, judgements), busy });
     }
   }
 
@@ -215,7 +241,7 @@ export class Model {
   }
 
   counts() {
-    const by = countsOf(this.#sums);
+    const by = countsOf(this.#sums, this.#judged);
     const running = this.listed("now").length || by.running;
     return { running, due: by.future + by.waiting, finished: by.done, failed: by.failed, missed: by.missed };
   }

@@ -31,6 +31,9 @@ const ORDER = Object.keys(LOOKS);
 /** The judgements of what has no result, or a bad one, as a filter of the API. */
 export const TROUBLE = "no-answer,failed,bad,missed,not-planned";
 
+/** Those among them of runs that have a result. */
+export const BAD_RESULTS = ["no-answer", "bad"];
+
 /**
  * Returns whether a run that is over has no result, or a bad one.
  * @param {{ kind: string, outcome: { judgement: string } | null }} run

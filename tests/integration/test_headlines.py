@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from node.api.events import add_headlines
+from node.api.events import describe
 from node.journal.events import Event
 from node.model import times
 from node.model.errors import DatabaseUnavailable
@@ -77,12 +77,28 @@ async def test_events_have_the_headline_of_their_task(pair: Pair) -> None:
         Event(3, "task", {"id": str(UUID(int=7)), "state": "cancelled"}, START),
         Event(4, "node", {"id": "b", "state": "reached"}, START),
     ]
-    await add_headlines(pair.a.node, events)
+    await describe(pair.a.node, events)
     assert [event.body.get("headline") for event in events] == [LINE, LINE, "", None]
     assert LINE in events[0].text.decode()
     await pair.a.rows("UPDATE task SET test = 'rtt'")
-    await add_headlines(pair.a.node, events)
+    await describe(pair.a.node, events)
     assert events[0].body["headline"] == LINE
+
+
+async def test_events_of_runs_that_are_over_have_the_judgement(pair: Pair) -> None:
+    """A path on which nothing arrives finishes its run, and the event says that it is no answer."""
+    task = await pair.book(2)
+    over, ahead = [row[0] for row in await pair.a.rows("SELECT id FROM run ORDER BY starts_at")]
+    await pair.a.rows(
+        "UPDATE run SET state = 'finished', result = '{}', judgement = 'no-answer', lane = NULL "
+        f"WHERE id = '{over}'"
+    )
+    events = [
+        Event(1, "run", {"id": str(over), "task": task, "state": "finished"}, START),
+        Event(2, "run", {"id": str(ahead), "task": task, "state": "booked"}, START),
+    ]
+    await describe(pair.a.node, events)
+    assert [event.body.get("judgement") for event in events] == ["no-answer", None]
 
 
 async def test_events_need_no_database(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +109,7 @@ async def test_events_need_no_database(pair: Pair, monkeypatch: pytest.MonkeyPat
         raise DatabaseUnavailable("no connection")
 
     monkeypatch.setattr(tasks, "naming_facts", away)
-    await add_headlines(pair.a.node, [event])
+    await describe(pair.a.node, [event])
     assert event.body == {"id": event.body["id"], "state": "active"}
 
 

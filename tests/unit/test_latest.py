@@ -33,6 +33,17 @@ def test_only_the_last_is_kept() -> None:
     assert list(kept.samples(START + 2 + times.DAY)) == []
 
 
+def test_what_is_older_than_twice_the_interval_is_stale() -> None:
+    """Its values are shown no more, and its judgement is stale (7), until it measures again."""
+    kept, task = LatestResults(), UUID(int=1)
+    good = Sample("parley_result_judgement", (("task", "t"),), 0.0, "1")
+    for at in (START, START + 10 * times.MINUTE):
+        kept.keep(task, at, [good, *samples(0.5)], times.MINUTE)
+        on_time = [one.value for _, one in kept.samples(at + 2 * times.MINUTE)]
+        late = [(one.name, one.value) for _, one in kept.samples(at + 2 * times.MINUTE + 1)]
+        assert (on_time, late) == ([0.0, 0.5], [("parley_result_judgement", 7.0)])
+
+
 def test_there_are_never_too_many() -> None:
     """Samples per task and tasks are bounded; the task updated longest ago is dropped."""
     kept = LatestResults()

@@ -48,6 +48,16 @@ class MetricView(Document):
     labels: dict[str, str] = Field(description="Labels that distinguish figures of one name.")
 
 
+class AttemptView(Document):
+    """Another attempt of the slot of a run."""
+
+    run: UUID
+    attempt: int
+    state: str
+    reason: str | None = Field(description="Why it came to nothing.")
+    starts_at: Instant
+
+
 class Run(Document):
     """A run as this node knows it: the lead knows all of it, a participant its own part."""
 
@@ -71,6 +81,9 @@ class Run(Document):
     ends_at: Instant
     slot: Instant = Field(description="Nominal start.")
     attempt: int = Field(description="Counted from 1; 0 for a gap.")
+    attempts: tuple[AttemptView, ...] = Field(
+        (), description="The other attempts of its slot, in their order."
+    )
     slots: int = Field(
         1,
         description="More than 1 only for a gap: slots that were never planned, told as one.",
@@ -230,6 +243,9 @@ class ScheduleBucket(Document):
     starts_at: Instant
     scheduling_class: SchedulingClass
     runs: dict[str, int] = Field(description="The number of runs that overlap it, by state.")
+    judgements: dict[str, int] = Field(
+        default_factory=dict, description="The number of those that are over, by judgement."
+    )
     busy: float = Field(
         description="Its share, 0 to 1, in which at least one of them occupies time of this node, "
         "or of the participant that was asked for: they are held or scheduled, or they ran."

@@ -574,3 +574,13 @@ ALTER TABLE part DROP CONSTRAINT part_check;
 ALTER TABLE part ADD CONSTRAINT part_check CHECK (result IS NOT NULL OR reason IS NOT NULL);
 COMMENT ON TABLE part IS
 'Each participant''s part of a run: a result, or a reason, or both if it failed after measuring. The lead has all parts, the other nodes their own.';
+
+CREATE FUNCTION is_tried_again(task uuid, slot timestamptz, attempt integer, state text) RETURNS boolean LANGUAGE sql STABLE
+RETURN state IN ('failed', 'missed') AND EXISTS (
+    SELECT FROM run AS later
+    WHERE
+        later.task_id = task AND later.slot = is_tried_again.slot AND later.attempt > is_tried_again.attempt
+        AND NOT later.freed AND later.state NOT IN ('cancelled', 'displaced')
+);
+COMMENT ON FUNCTION is_tried_again(uuid, timestamptz, integer, text) IS
+'Whether a run came to nothing and a later attempt has its slot: people are told of the slot once, by its last attempt.';

@@ -84,6 +84,7 @@ SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
     task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration,
     coalesce(run.tool, task.tool) AS tool, task.revision, task.campaign, task.reference,
+    (extract(EPOCH FROM (task.schedule ->> 'repeat')::interval) * 1000000)::bigint AS every,
     CASE WHEN alert_memory.task_id IS NOT NULL THEN
         jsonb_build_array(alert_memory.marks, alert_memory.raised, alert_memory.paths)
     END AS alert_memory
@@ -233,6 +234,14 @@ ORDER BY given.number
 ON CONFLICT DO NOTHING
 RETURNING task_id, slot;
 
+-- attempts_beside --
+-- The other attempts of the slots of these runs.
+SELECT own.id AS of, run.id AS run, run.attempt, run.state::text, coalesce(run.judgement_reason, run.reason) AS reason, run.starts_at
+FROM run AS own
+INNER JOIN run ON own.task_id = run.task_id AND own.slot = run.slot AND own.id <> run.id
+WHERE own.id = ANY($1::uuid [])
+ORDER BY own.id, run.attempt;
+
 -- other_attempts --
 -- All attempts of a slot are locked, since two that were measured after all may be concluded at one time.
 WITH other AS MATERIALIZED (
@@ -272,7 +281,8 @@ WHERE run.id = $1;
 
 -- runs_backward --
 -- For people: runs, and gaps in the form of runs, with what they measure; each filter may be null; one page, latest start first.
--- A search ($17) finds what has all of its words, in lower case, anywhere in what people read of a run.
+-- A search ($17) finds what has all of its words, in lower case, anywhere in what people read of a run. Of a slot that was tried
+-- again only the last attempt is listed, but for $19, or if the beginning of an id is given.
 -- No run that ends after $5 began earlier than the longest one takes, so that the index of starts finds all without older ones.
 SELECT listed.*
 FROM (
@@ -311,6 +321,7 @@ FROM (
             AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
             AND ($18::text [] IS NULL OR run_known.judgement = ANY($18))
+            AND ($19::boolean OR $4 IS NOT NULL OR NOT is_tried_again(run_known.task_id, run_known.slot, run_known.attempt, run_known.state))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
             AND (
@@ -427,6 +438,7 @@ FROM (
             AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
             AND ($18::text [] IS NULL OR run_known.judgement = ANY($18))
+            AND ($19::boolean OR $4 IS NOT NULL OR NOT is_tried_again(run_known.task_id, run_known.slot, run_known.attempt, run_known.state))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
             AND (
@@ -555,12 +567,13 @@ WHERE run_gap.run_id = ANY($1::uuid []) AND ($2::text IS NULL OR run_gap.request
 ORDER BY run_gap.starts_at, run_gap.run_id;
 
 -- buckets --
--- The span [$1, $2) in buckets of $3 microseconds: for each bucket and class how many runs it overlaps by state, and in a
--- row without a state for how many microseconds of it at least one of them occupies time of this node; with $6, only runs of
+-- The span [$1, $2) in buckets of $3 microseconds: for each bucket and class how many runs it overlaps by state and judgement, and
+-- in a row without a state for how many microseconds of it at least one of them occupies time of this node; with $6, only runs of
 -- this participant, and its time.
 WITH shown AS (
     SELECT
         scheduling_class::text AS lane, state, greatest(starts_at, $1) AS begins, least(ends_at, $2) AS ends, 1 AS slots,
+        CASE WHEN NOT is_tried_again(task_id, slot, attempt, state) THEN judgement END AS judgement,
         ($6::text IS NOT NULL OR participant IS NOT NULL)
         AND state NOT IN ('waiting', 'set-aside', 'missed', 'cancelled', 'displaced', 'unplaced') AS occupies
     FROM run_known
@@ -570,7 +583,7 @@ WITH shown AS (
         AND ($5::text [] IS NULL OR scheduling_class::text = ANY($5))
         AND ($6::text IS NULL OR $6 = ANY(participants))
     UNION ALL
-    SELECT scheduling_class::text, state, greatest(starts_at, $1), least(ends_at, $2), slots, FALSE
+    SELECT scheduling_class::text, state, greatest(starts_at, $1), least(ends_at, $2), slots, judgement, FALSE
     FROM run_gap
     WHERE
         ends_at > $1 AND starts_at < $2 AND ($4::text IS NULL OR requester = $4)
@@ -580,7 +593,7 @@ WITH shown AS (
 
 cut AS (
     SELECT
-        shown.lane, shown.state, shown.slots, shown.occupies, bucket.number,
+        shown.lane, shown.state, shown.judgement, shown.slots, shown.occupies, bucket.number,
         tstzrange(
             greatest(shown.begins, $1 + bucket.number * $3::bigint * interval '1 us'),
             least(shown.ends, $1 + (bucket.number + 1) * $3::bigint * interval '1 us')
@@ -594,20 +607,20 @@ cut AS (
 
 summed AS (
     SELECT
-        number, lane, state, sum(slots)::bigint AS runs,
+        number, lane, state, judgement, sum(slots)::bigint AS runs,
         range_agg(during) FILTER (WHERE occupies) AS busy
     FROM cut
-    GROUP BY GROUPING SETS ((number, lane, state), (number, lane))
+    GROUP BY GROUPING SETS ((number, lane, state, judgement), (number, lane))
 )
 
 SELECT
-    number, lane, state, runs,
+    number, lane, state, judgement, runs,
     (
         SELECT coalesce(sum(extract(EPOCH FROM upper(piece.during) - lower(piece.during)) * 1000000), 0)::bigint
         FROM unnest(summed.busy) AS piece (during)
     ) AS busy
 FROM summed
-ORDER BY number, lane, state;
+ORDER BY number, lane, state, judgement;
 
 -- at_slot --
 -- The last run of a task for the first slot in [$2, $3), or else the gap in which that is; with the slot.
@@ -621,6 +634,11 @@ SELECT id, slot FROM (
 ) AS known
 ORDER BY place, slot, attempt DESC
 LIMIT 1;
+
+-- judgements --
+SELECT id, judgement_of(state::text, judgement, result IS NOT NULL) AS judgement
+FROM run
+WHERE id = ANY($1::uuid []) AND state NOT IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
 
 -- nearest_slot --
 -- The slot of a run or gap of task $1 that is nearest to $2.

@@ -61,7 +61,9 @@ CROSS JOIN LATERAL (
             judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
             coalesce(run.judgement_reason, run.reason) AS reason, run.starts_at
         FROM run
-        WHERE run.task_id = task.id AND run.state IN ('finished', 'failed', 'missed')
+        WHERE
+            run.task_id = task.id AND run.state IN ('finished', 'failed', 'missed')
+            AND NOT is_tried_again(task.id, run.slot, run.attempt, run.state::text)
         ORDER BY run.starts_at DESC
         LIMIT $1
     ) AS last
