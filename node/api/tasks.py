@@ -70,6 +70,7 @@ from node.store.meshes import RefusedPair
 from node.tasks.explanation import explain_missing_slot, explain_task, stands_for
 
 STATES = frozenset(TaskState)
+OUTCOMES = frozenset(Judgement)
 SORTS = frozenset({"created", "next", "name", "mesh", "state"})
 _SOON = 5_000_000
 _FAULTS = 500
@@ -104,23 +105,15 @@ def task_of(row: Record) -> Task:
         plan_at=values["plan_at"],
         runs=values["runs"],
         latest=None if values["latest"] is None else LatestRun.model_validate(values["latest"]),
-        outcome=_outcome_of(row),
+        outcome=JudgedOutcome.told(
+            **{"ended_at": None, **values["outcome"]},
+            lead=values["lead_name"] or lead_in_words(values["lead"]),
+        ),
         pool=pool,
         seats=None if values["seats"] is None else _seat_count(values["seats"]),
         parent=values["parent"],
         requester=values["requester"],
     )
-
-
-def _outcome_of(row: Record) -> JudgedOutcome:
-    """Return the outcome of a task's newest slot; a refused task has none, and says why."""
-    if row["outcome"] is not None:
-        lead = row["lead_name"] or lead_in_words(row["lead"])
-        return JudgedOutcome.told(**row["outcome"], lead=lead)
-    if row["state"] in {TaskState.REFUSED, TaskState.UNPLACED}:
-        judgement = Judgement.NOT_PLANNED
-        return JudgedOutcome(judgement=judgement, code=row["state"], reason=row["reason"])
-    return JudgedOutcome.unknown()
 
 
 def headline_of(row: Record) -> str:
@@ -367,6 +360,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
         campaign=requests.word(request, "campaign"),
         mesh=requests.word(request, "mesh"),
         classes=requests.choices(request, "class", CLASSES),
+        outcomes=requests.choices(request, "outcome", OUTCOMES),
         words=requests.search_words(request),
         sort=sort,
         descending=order == "desc" or (order is None and sort == "created"),
@@ -625,6 +619,11 @@ FILTERS = (
     _SEATS,
     _PARENT,
     *MEASURED,
+    Query(
+        "outcome",
+        "Only those whose newest slot has these judgements, separated by commas.",
+        words_schema(OUTCOMES),
+    ),
     REQUESTER,
     _SORT,
     _ORDER,

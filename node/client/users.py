@@ -180,6 +180,7 @@ class UserClient(NodeSession):
         campaign: str | None = None,
         mesh: str | None = None,
         classes: Iterable[str] = (),
+        outcomes: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Task]:
@@ -188,6 +189,7 @@ class UserClient(NodeSession):
         query |= {"seats": seats, "requester": requester}
         query |= {"participant": participant, "target": target, "campaign": campaign}
         query |= {"mesh": mesh, "class": ",".join(classes) or None}
+        query |= {"outcome": ",".join(outcomes) or None}
         return await self._page(Task, "/tasks", query)
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:

@@ -107,6 +107,8 @@ class TaskFilter:
     """created, next, name, mesh, or state."""
     descending: bool = True
     after_place: str | None = None
+    outcomes: Sequence[str] | None = None
+    """The judgements of their newest slots."""
 
 
 async def keep(

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
-import { lookOf } from "./outcomes.js";
+import { lookOf, TROUBLE } from "./outcomes.js";
 import { doubt, headlineOf, outcomeBadge, stateBadge, ticking, timeElement } from "./parts.js";
 import { addressOf, hrefOf } from "./place.js";
 import { dateOf, readable, scheduleWords, stateOf } from "./words.js";
@@ -25,6 +25,9 @@ const COLUMNS = [
 /** The states by which the list is filtered, each with its words. */
 export const STATES = { "": "in any state", "active,paused": "that go on", refused: "that were refused", "finished,cancelled,unplaced": "that have ended" };
 
+/** The outcomes by which the list is filtered, each with its words. */
+export const OUTCOMES = { "": "with any outcome", [TROUBLE]: "that go wrong", stale: "that are stale", unknown: "of which nothing is known", "good,fair": "that are good or fair" };
+
 const FIELDS = [
   ...["id", "headline", "state", "reason", "waiting", "revision", "paused_at", "schedule", "after", "lead", "led_here"],
   ...["campaign", "created_at", "next_run_at", "planned", "runs", "latest", "outcome", "pool", "seats", "parent", "requester", "test", "reference"],
@@ -34,24 +37,27 @@ const FIELDS = [
  * Returns what the address asks of the list.
  * @param {{ [name: string]: string }} fields
  */
-export function askedOf({ q, state, sort, order, after, page }) {
+export function askedOf({ q, state, outcome, sort, order, after, page }) {
   const known = sort && COLUMNS.some((column) => column.sort === sort);
-  return { q: (q ?? "").trim(), state: state && state in STATES ? state : "", sort: known ? sort : "state", order: order === "desc" ? "desc" : "asc", after: after ?? "", page: Math.max(1, Number(page) || 1) };
+  return { q: (q ?? "").trim(), state: state && state in STATES ? state : "", outcome: outcome && outcome in OUTCOMES ? outcome : "", sort: known ? sort : "state", order: order === "desc" ? "desc" : "asc", after: after ?? "", page: Math.max(1, Number(page) || 1) };
 }
 
 /** Returns the query for a page of the tasks. */
-export function tasksPath({ q, state, sort, order, after }) {
-  const given = Object.entries({ q, state, sort, order, cursor: after }).filter(([, value]) => value);
+export function tasksPath({ q, state, outcome, sort, order, after }) {
+  const given = Object.entries({ q, state, outcome, sort, order, cursor: after }).filter(([, value]) => value);
   return `/v1/tasks?${new URLSearchParams(given)}&limit=${PAGE}&fields=${FIELDS}`;
 }
 
 /** Returns the query for the newest tasks of the seats of a pool task. */
 export const partsPath = (task) => `/v1/tasks?parent=${task}&limit=200&fields=id,parent`;
 
+/** Returns what a list in one order has in common: a cursor of one is of no use to another. */
+export const orderOf = ({ q, state, outcome, sort, order }) => JSON.stringify([q, state, outcome, sort, order]);
+
 /** Draws tasks in their order, each with what `actionsOf` returns; the heads sort the list. */
 export function drawTasks(box, tasks, { now, actionsOf, asked, searched }) {
   // The links of the heads keep what else the address asks.
-  const order = JSON.stringify([asked.q, asked.state, asked.sort, asked.order]);
+  const order = orderOf(asked);
   if (box.dataset.order !== order) box.replaceChildren();
   box.dataset.order = order;
   drawTable(box, tasks, {

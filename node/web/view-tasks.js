@@ -3,7 +3,7 @@
 import { coalesced } from "./coalesce.js";
 import { element } from "./dom.js";
 import { adjust, place } from "./place.js";
-import { askedOf, drawPages, drawTasks, STATES, tasksPath } from "./tasks.js";
+import { askedOf, drawPages, drawTasks, OUTCOMES, orderOf, STATES, tasksPath } from "./tasks.js";
 import { setCall } from "./view-frame.js";
 import { isOver } from "./words.js";
 
@@ -21,30 +21,34 @@ export function open(box, { api, model, actionsOf, reporting, tools }) {
   let order = "";
 
   const field = element("input", { type: "search", "aria-label": "Only tasks with these words", placeholder: "test, host, mesh, user …", autocomplete: "off", spellcheck: "false" });
-  const states = element("select", { "aria-label": "Only tasks" }, Object.entries(STATES).map(([value, words]) => element("option", { value }, words)));
+  const choice = (label, options) => element("select", { "aria-label": label }, Object.entries(options).map(([value, words]) => element("option", { value }, words)));
+  const states = choice("Only tasks", STATES);
+  const outcomes = choice("Only tasks whose newest slot is", OUTCOMES);
   const searchSoon = coalesced(async () => {
     const q = field.value.trim();
     if (field.isConnected && q !== asked.q) adjust({ q, after: null, page: null });
   }, 300);
   field.addEventListener("input", () => searchSoon());
   states.addEventListener("change", () => adjust({ state: states.value, after: null, page: null }));
-  tools.replaceChildren(field, states);
+  outcomes.addEventListener("change", () => adjust({ outcome: outcomes.value, after: null, page: null }));
+  tools.replaceChildren(field, states, outcomes);
 
   function draw() {
     if (!answer) return;
     const known = answer.ids.flatMap((id) => model.tasks.get(id) ?? []);
-    drawTasks(list, known, { now: model.now(), actionsOf, asked, searched: Boolean(asked.q || asked.state || asked.after) });
+    drawTasks(list, known, { now: model.now(), actionsOf, asked, searched: Boolean(asked.q || asked.state || asked.outcome || asked.after) });
     drawPages(pages, { page: asked.page, count: known.length, next: answer.next, before: cursors[asked.page - 1] });
   }
   async function fetch() {
     asked = askedOf(place());
     if (document.activeElement !== field) field.value = asked.q;
     states.value = asked.state;
+    outcomes.value = asked.outcome;
     const path = tasksPath(asked);
     const found = await api.get(path);
     if (!list.isConnected || tasksPath(askedOf(place())) !== path) return;
     setCall(path);
-    const now = JSON.stringify([asked.q, asked.state, asked.sort, asked.order]);
+    const now = orderOf(asked);
     if (now !== order) cursors = [];
     order = now;
     cursors[asked.page] = asked.after;

@@ -32,16 +32,27 @@ class JudgedOutcome(Document):
 
     @classmethod
     def told(
-        cls, judgement: str, code: str | None, reason: str | None, *, ended_at: int, lead: str
+        cls,
+        judgement: str,
+        code: str | None,
+        reason: str | None,
+        *,
+        lead: str,
+        ended_at: int | None,
     ) -> Self:
-        """Return an outcome as the database has it, with the reason why nothing is known."""
+        """Return an outcome as the database has it, with the reason why nothing is known.
+
+        ``ended_at`` (µs) is None if no slot is over.
+        """
         why: tuple[str | None, str | None] = (code, reason)
         if judgement == Judgement.GOOD:
             why = (None, None)
-        elif judgement in {Judgement.UNKNOWN, Judgement.STALE}:
-            unknown = judgement == Judgement.UNKNOWN
-            because = judged_by_lead(lead) if unknown else too_old(ended_at)
-            why = (because.code, because)
+        elif judgement == Judgement.UNKNOWN and ended_at is None:
+            return cls.unknown()
+        elif judgement == Judgement.UNKNOWN:
+            why = (judged_by_lead(lead).code, judged_by_lead(lead))
+        elif judgement == Judgement.STALE and ended_at is not None:
+            why = (too_old(ended_at).code, too_old(ended_at))
         return cls(judgement=Judgement(judgement), code=why[0], reason=why[1])
 
     @classmethod

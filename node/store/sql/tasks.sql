@@ -137,7 +137,8 @@ FOR UPDATE;
 
 -- tasks --
 -- For people: by $19, descending with $20, each with the counts of its runs and the start of the next one. The runs of a pool task are
--- those of the ordinary tasks that have its seats; these are only listed on request ($9, $10, an id). A list has no long
+-- those of the ordinary tasks that have its seats; these are only listed on request ($9, $10, an id). The outcome of a task is
+-- that of its newest slot; without one, a task that came to nothing is not planned, and of others nothing is known. A list has no long
 -- references (more than $2 bytes): only a single task has its own whole.
 SELECT
     task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
@@ -200,12 +201,7 @@ SELECT
             ) AS known GROUP BY known.state
         ) AS counted
     ), '{}') AS runs,
-    (SELECT
-        jsonb_build_object(
-            'judgement', newest.judgement, 'code', newest.code, 'reason', newest.reason,
-            'ended_at', (extract(EPOCH FROM newest.ended_at) * 1000000)::bigint
-        )
-        FROM newest_outcome(task.id, task.schedule ->> 'repeat', $1) AS newest) AS outcome
+    judged.outcome
 FROM task
 LEFT JOIN node ON task.lead = node.identity
 LEFT JOIN pool_task ON task.id = pool_task.task_id
@@ -250,6 +246,20 @@ CROSS JOIN LATERAL (
             END
     END AS place
 ) AS ordered
+CROSS JOIN LATERAL (
+    SELECT coalesce(
+        (SELECT
+            jsonb_build_object(
+                'judgement', newest.judgement, 'code', newest.code, 'reason', newest.reason,
+                'ended_at', (extract(EPOCH FROM newest.ended_at) * 1000000)::bigint
+            )
+            FROM newest_outcome(task.id, task.schedule ->> 'repeat', $1) AS newest),
+        CASE WHEN task.state IN ('refused', 'unplaced') THEN
+            jsonb_build_object('judgement', 'not-planned', 'code', task.state, 'reason', coalesce(task.reason, pool_task.reason))
+        END,
+        jsonb_build_object('judgement', 'unknown', 'code', NULL, 'reason', NULL)
+    ) AS outcome
+) AS judged
 WHERE
     ($3::uuid IS NULL OR task.id = $3)
     AND ($4::text [] IS NULL OR task.state::text = ANY($4))
@@ -277,6 +287,7 @@ WHERE
     AND ($15::text IS NULL OR coalesce(task.campaign, 'default') = $15)
     AND ($16::text IS NULL OR task.reference ->> 'mesh' = $16)
     AND ($17::text [] IS NULL OR task.scheduling_class::text = ANY($17))
+    AND ($22::text [] IS NULL OR judged.outcome ->> 'judgement' = ANY($22))
     AND (
         $18::text [] IS NULL
         OR NOT EXISTS (
