@@ -66,6 +66,7 @@ TAGS = {
     "healthz": ("Operation", "Health, metrics, and descriptions."),
     "readyz": ("Operation", ""),
     "status": ("Operation", ""),
+    "outcomes": ("Operation", ""),
     "checks": ("Operation", ""),
     "metrics": ("Operation", ""),
     "openapi": ("Operation", ""),

@@ -10,6 +10,7 @@ import click
 
 from node.cli.listing import collect, expected_members, measured_options
 from node.cli.options import options
+from node.cli.outcomes import common_causes, common_lines
 from node.cli.output import Column, Record, RecordLayout, readable_text
 from node.cli.references import find_task_id, short
 from node.cli.session import ReadingSession, reads_node
@@ -24,7 +25,7 @@ OVER = ("finished", "failed", "missed", "unplaced")
 """The states of runs that nobody took back, and that no other attempt followed."""
 WRONG = ("failed", "missed", "not-planned", "no-answer", "bad")
 """The judgements of runs that gave no result, or one that is no good."""
-FIELDS = "id,headline,test,state,outcome,reason,starts_at,slots"
+FIELDS = "id,task,headline,test,state,outcome,reason,starts_at,slots"
 """The fields of runs that are needed to group them."""
 READ_MAX = 5_000
 """Maximum number of runs that are read."""
@@ -145,6 +146,7 @@ async def causes(
       parley run causes --mesh backbone --from -7d
       parley run causes --participant b -o json
 
+    First comes what is common to what fails now: a host, one direction of it, a network, a tool.
     The last column has the latest of these runs: parley explain RUN tells all about it.
     """  # noqa: D301 - click's mark for lines to keep
     now = session.clock.now()
@@ -159,6 +161,10 @@ async def causes(
     }
     runs, more = await read_runs(session, query)
     with expected_members():
+        if session.output.format == "table" and not session.output.wide:
+            common = await common_causes(session.reader, [run["task"] for run in runs])
+            if common:
+                session.output.print_text("\n".join([*common_lines(common), ""]))
         session.output.print_list(runs_by_cause(runs), CAUSE)
     if more:
         session.progress.note(f"Only the newest {READ_MAX} runs were read; choose a shorter time.")

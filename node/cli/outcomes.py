@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from node.cli.failures import NO_TIME
+from node.cli.output import Record, readable_text
+from node.model.errors import NotAllowed, NotFound
 from node.model.outcome import TROUBLE, Judgement
+
+if TYPE_CHECKING:
+    from node.client.session import NodeSession
 
 NO_RESULT = 1
 """The exit code of what was not measured, or is bad."""
@@ -44,3 +50,26 @@ def exit_code(record: Mapping[str, Any]) -> int:
         return NO_TIME
     wrong = TROUBLE | {Judgement.NOT_PLANNED, None}
     return NO_RESULT if judgement_of(record) in wrong else 0
+
+
+_ASKED_MOST = 100
+"""Maximum number of tasks that a node is asked about at once."""
+
+
+async def common_causes(reader: NodeSession, tasks: Iterable[str]) -> list[Record]:
+    """Return what is common to what fails now, as far as it concerns one of these tasks.
+
+    It is empty for tokens that see their own tasks only, and of nodes of 0.3.
+    """
+    ids = list(dict.fromkeys(tasks))
+    if not ids:
+        return []
+    query = {"task": ",".join(ids)} if len(ids) <= _ASKED_MOST else {}
+    with suppress(NotAllowed, NotFound):
+        return list((await reader.document("/outcomes", query))["causes"])
+    return []
+
+
+def common_lines(causes: Iterable[Record]) -> list[str]:
+    """Return a line for each common cause, marked like what needs attention."""
+    return [f"! {readable_text(each['sentence'])}" for each in causes]

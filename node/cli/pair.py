@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -12,7 +12,7 @@ import click
 from node.cli.causes import FIELDS, OVER, READ_MAX, WRONG, cause_lines, read_runs, runs_by_cause
 from node.cli.listing import expected_members
 from node.cli.options import options
-from node.cli.outcomes import mark_of, outcome_text
+from node.cli.outcomes import common_causes, common_lines, mark_of, outcome_text
 from node.cli.output import (
     Column,
     OutputWriter,
@@ -45,7 +45,7 @@ def _cause_text(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    "headline,due,delivered,latest_at,summary,verdicts,figures,causes,outcome.judgement",
+    "headline,due,delivered,latest_at,summary,verdicts,figures,causes,common,outcome.judgement",
     Column("outcome", outcome_text, whole=True, optional=True),
     Column("what", lambda pair: pair["headline"]),
     Column("with a result", _delivered_text, whole=True),
@@ -83,7 +83,8 @@ async def pair(
       parley pair a 192.0.2.7 -o json
 
     For each measurement it has how many runs have a result, the latest one, each figure with its
-    median and its range in that time, and why runs have none. B may be any host.
+    median and its range in that time, and why runs have none. What the pair has in common with
+    others that fail comes first. B may be any host.
     """  # noqa: D301 - click's mark for lines to keep
     if len(hosts) > len(("A", "B")):
         raise click.UsageError(f"a pair has two hosts, not {len(hosts)}")
@@ -113,9 +114,10 @@ async def pair(
     if not runs and (unknown := [name for name in (one, other) if name not in known]):
         raise NotFound(_unknown_host_text(unknown[0], addresses))
     with expected_members():
-        _print(
-            session.output, pair_measurements(runs.values()), _heading((one, other), first, last)
-        )
+        wrong = [run["task"] for run in runs.values() if run["outcome"]["judgement"] in WRONG]
+        common = await common_causes(session.reader, wrong)
+        heading = _heading((one, other), first, last)
+        _print(session.output, pair_measurements(runs.values(), common), heading, common)
     if incomplete:
         note = f"Only the newest {READ_MAX} runs of each direction were read; choose a shorter time"
         session.progress.note(note)
@@ -134,26 +136,42 @@ def _heading(ends: tuple[str, str], first: int, last: int) -> str:
     )
 
 
-def _print(output: OutputWriter, pairs: Sequence[Record], heading: str) -> None:
+def _print(
+    output: OutputWriter, pairs: Sequence[Record], heading: str, common: Sequence[Record]
+) -> None:
     if output.format == "csv":
         output.print_list(
             [{**pair, **figure} for pair in pairs for figure in pair["figures"]], FIGURE
         )
     elif output.format == "table" and pairs and not output.wide:
-        output.print_text("\n\n".join([heading, *map(pair_view, pairs)]))
+        top = "\n".join([heading, *common_lines(common)])
+        output.print_text("\n\n".join([top, *map(pair_view, pairs)]))
     else:
         output.print_list(pairs, PAIR)
 
 
-def pair_measurements(runs: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return a record for each headline among the runs: counts, causes, figures, by headline."""
+def pair_measurements(
+    runs: Iterable[Record], common: Iterable[Record] = ()
+) -> list[dict[str, Any]]:
+    """Return a record for each headline among the runs: counts, causes, figures, by headline.
+
+    ``common`` is what tasks that fail have in common; each record has what concerns its own.
+    """
+    sentences: defaultdict[str, list[str]] = defaultdict(list)
+    for cause in common:
+        for task in cause["tasks"]:
+            sentences[task["task"]].append(cause["sentence"])
     groups: defaultdict[str, list[Record]] = defaultdict(list)
     for run in runs:
         groups[run["headline"]].append(run)
-    return [_measurement_record(headline, groups[headline]) for headline in sorted(groups)]
+    return [
+        _measurement_record(headline, groups[headline], sentences) for headline in sorted(groups)
+    ]
 
 
-def _measurement_record(headline: str, runs: Sequence[Record]) -> dict[str, Any]:
+def _measurement_record(
+    headline: str, runs: Sequence[Record], common: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     finished = [run for run in runs if run["state"] == "finished"]
     newest = max(runs, key=lambda run: times.parse_instant(run["starts_at"]))
     finished.sort(key=lambda run: times.parse_instant(run["starts_at"]))
@@ -171,6 +189,7 @@ def _measurement_record(headline: str, runs: Sequence[Record]) -> dict[str, Any]
         "summary": latest and latest["summary"],
         "figures": list(_figures(finished)),
         "causes": runs_by_cause(run for run in runs if run["outcome"]["judgement"] in WRONG),
+        "common": list(dict.fromkeys(it for run in runs for it in common.get(run["task"], ()))),
     }
 
 

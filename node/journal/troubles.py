@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from uuid import UUID
+
 from node.model.headline import direction, headline
 from node.model.troubles import HostFacts, Newest, Troubles, sum_up
 from node.model.wire.outcomes import FailingTask, JudgedOutcome
@@ -10,14 +13,16 @@ from node.store.database import Connection
 from node.store.outcomes import TaskOutcome
 
 
-async def read_troubles(connection: Connection, lead: str, now: int) -> Troubles:
-    """Return what fails of the active tasks that this node, ``lead``, leads."""
+async def read_troubles(
+    connection: Connection, lead: str, now: int, only: Collection[UUID] | None = None
+) -> Troubles:
+    """Return what fails of the active tasks that this node, ``lead``, leads; of ``only`` these."""
     hosts = {
         each.name: HostFacts(each.address, each.unreachable_since)
         for each in await nodes.find_all(connection)
     }
     rows = await outcomes.find_all(connection, now)
-    return sum_up([_newest(row, lead) for row in rows], hosts)
+    return sum_up([_newest(row, lead) for row in rows], hosts, only)
 
 
 def _newest(row: TaskOutcome, lead: str) -> Newest:

@@ -78,21 +78,27 @@ class Troubles:
     explained: tuple[tuple[CommonCauseView, frozenset[UUID]], ...]
 
 
-def sum_up(newest: Sequence[Newest], hosts: Mapping[str, HostFacts]) -> Troubles:
+def sum_up(
+    newest: Sequence[Newest], hosts: Mapping[str, HostFacts], only: Collection[UUID] | None = None
+) -> Troubles:
     """Return the outcomes of a lead's tasks by judgement, and what is common to the failing ones.
 
-    ``hosts`` are the known nodes by name.
+    ``hosts`` are the known nodes by name. With ``only``, what concerns one of these tasks alone is
+    told, as all tasks together show it.
     """
     networks = {name: networks_of(each.address) for name, each in hosts.items()}
     told = [outcome for each in newest for outcome in _pair_outcomes(each)]
     findings = find_causes(told, networks)
     failing = {str(each.task.task): each.task for each in newest if _is_failing(each)}
     explained = {key for cause in findings.causes for key in cause.failing}
-    apart = [task for key, task in failing.items() if key not in explained]
-    views = tuple(_view(cause, failing, hosts) for cause in findings.causes)
-    ids = (frozenset(map(UUID, cause.failing)) for cause in findings.causes)
+    wanted = {str(each.task.task) for each in newest if only is None or each.task.task in only}
+    apart = [task for key, task in failing.items() if key in wanted - explained]
+    causes = [cause for cause in findings.causes if wanted & {*cause.failing}]
+    views = tuple(_view(cause, failing, hosts, wanted) for cause in causes)
+    ids = (frozenset(map(UUID, cause.failing)) for cause in causes)
+    counted = (each.task for each in newest if str(each.task.task) in wanted)
     status = OutcomesStatus(
-        judgements=dict(Counter(str(each.task.outcome.judgement) for each in newest)),
+        judgements=dict(Counter(str(each.outcome.judgement) for each in counted)),
         causes=views,
         apart=tuple(apart[:PAIRS_MAX]),
         apart_count=len(apart),
@@ -141,7 +147,10 @@ def _pair_outcomes(newest: Newest) -> Iterable[PairOutcome]:
 
 
 def _view(
-    cause: CommonCause, failing: Mapping[str, FailingTask], hosts: Mapping[str, HostFacts]
+    cause: CommonCause,
+    failing: Mapping[str, FailingTask],
+    hosts: Mapping[str, HostFacts],
+    wanted: Collection[str],
 ) -> CommonCauseView:
     tasks = [failing[key] for key in cause.failing]
     counts = Counter(str(each.outcome.judgement) for each in tasks)
@@ -160,7 +169,7 @@ def _view(
         crossing=cause.crossing,
         judgements=dict(counts),
         alternatives=tuple(alternatives),
-        tasks=tuple(tasks[:PAIRS_MAX]),
+        tasks=tuple([each for each in tasks if str(each.task) in wanted][:PAIRS_MAX]),
     )
 
 
