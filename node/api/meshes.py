@@ -25,12 +25,12 @@ from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.outcome import Judgement
 from node.model.secrets import without_sealed
 from node.model.taskstate import OPEN, TaskState
+from node.model.verdict import Level
 from node.model.wire.meshes import (
-    CAUSES_MAX,
-    Cause,
-    Delivery,
+    MatrixEntry,
     Mesh,
     MeshDelivery,
+    MeshMatrix,
     MeshPair,
     MeshResult,
     MeshTask,
@@ -42,8 +42,30 @@ from node.model.wire.tasks import Schedule
 from node.service import NodeService
 from node.store import meshes
 from node.store.database import Connection
-from node.store.meshes import LatestResult, MeshKey, MeshTaskCounts, NewestOutcome, SlotOutcome
+from node.store.meshes import (
+    LatestResult,
+    MeshKey,
+    MeshTaskCounts,
+    NewestOutcome,
+    SlotOutcome,
+    Square,
+)
 
+KEYS_MAX = 100
+"""Maximum number of pairs that a request names."""
+PAIRS_MAX = 1_000_000
+"""Maximum number of pairs of a matrix that were refused."""
+_LETTERS = {
+    Judgement.GOOD: "g",
+    Judgement.FAIR: "f",
+    Judgement.BAD: "b",
+    Judgement.NO_ANSWER: "n",
+    Judgement.FAILED: "x",
+    Judgement.MISSED: "m",
+    Judgement.NOT_PLANNED: "p",
+    Judgement.STALE: "s",
+    Judgement.UNKNOWN: "u",
+}
 _SHOWN = OPEN | {TaskState.REFUSED}
 """States of pairs that are shown though nothing of them was due."""
 
@@ -81,7 +103,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         _fetch_mesh(node, name, only), _outcomes(node, name, (since, until), only)
     )
     answer = MeshDelivery(
-        **mesh.model_dump(), since=since, until=until, delivery=_delivery(outcomes)
+        **mesh.model_dump(), since=since, until=until, delivery=meshes.delivery_of(outcomes)
     )
     return responses.document_response(answer)
 
@@ -120,34 +142,11 @@ def _span(request: web.Request, node: NodeService) -> tuple[int, int]:
     return since, until
 
 
-def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
-    slots = dict.fromkeys(("delivered", "missing", "open"), 0)
-    causes: list[Cause] = []
-    bad = 0
-    for each in outcomes:
-        slots[each.outcome] += each.slots
-        bad += each.slots if each.outcome == "delivered" and each.cause is not None else 0
-        if each.outcome == "missing" and len(causes) < CAUSES_MAX:
-            cause = Cause(
-                state=each.state or "",
-                cause=each.cause or "",
-                count=each.slots,
-                example=each.example or "",
-            )
-            causes.append(cause)
-    return Delivery(
-        due=slots["delivered"] + slots["missing"],
-        delivered=slots["delivered"],
-        bad=bad,
-        open=slots["open"],
-        causes=tuple(causes),
-    )
-
-
 async def pairs(request: web.Request) -> web.StreamResponse:
     """GET: what each pair has delivered, except pairs without a task that had nothing due."""
     node, name = request.app[NODE], requests.name(request, "mesh")
-    requests.refuse_other_parameters(request, "from", "to", "order", "limit", "cursor")
+    requests.refuse_other_parameters(request, "from", "to", "order", "key", "limit", "cursor")
+    named = requests.keys(request, "key", KEYS_MAX)
     span = _span(request, node)
     worst = requests.choices(request, "order", frozenset({"key", "worst"})) == ["worst"]
     after, size, only = _key_cursor(request), requests.limit(request), request[PRINCIPAL].only
@@ -158,21 +157,32 @@ async def pairs(request: web.Request) -> web.StreamResponse:
             return responses.list_response(
                 await _worst_pairs(node, connection, name, span, size, only), None
             )
-        keys = await _page_of_keys(connection, name, after, size, only)
+        keys = (
+            await _page_of_keys(connection, name, after, size, only)
+            if named is None
+            else await _named_keys(connection, name, named, only)
+        )
         outcomes: dict[str, list[SlotOutcome]] = {}
         latest: dict[str, LatestResult] = {}
         newest: dict[str, NewestOutcome] = {}
         if keys:
-            ends, named = (keys[0].key, keys[-1].key), [each.key for each in keys]
-            outcomes = await meshes.outcomes_by_key(connection, name, *span, *ends, only)
-            latest = await meshes.latest_results(connection, name, named, span[1], only)
-            newest = await meshes.newest_outcomes(connection, name, named, span[1], only)
+            ends, found = (keys[0].key, keys[-1].key), [each.key for each in keys]
+            if named is None:
+                outcomes = await meshes.outcomes_by_key(connection, name, *span, *ends, only)
+            else:  # those between them are many
+                for key in found:
+                    outcomes |= await meshes.outcomes_by_key(
+                        connection, name, *span, key, key, only
+                    )
+            latest = await meshes.latest_results(connection, name, found, span[1], only)
+            newest = await meshes.newest_outcomes(connection, name, found, span[1], only)
     every = [
         _pair(node, each, outcomes.get(each.key, ()), latest.get(each.key), newest.get(each.key))
         for each in keys
     ]
     shown = [pair for pair in every if pair.state in _SHOWN or pair.due or pair.open]
-    return responses.list_response(shown, keys[-1].key if len(keys) == size else None)
+    is_full = named is None and len(keys) == size
+    return responses.list_response(shown, keys[-1].key if is_full else None)
 
 
 async def _page_of_keys(
@@ -181,9 +191,64 @@ async def _page_of_keys(
     """Return a page of the keys of a mesh, those included for which no task was created."""
     keys = await meshes.keys(connection, name, after, size, only)
     last = keys[-1].key if len(keys) == size else None
-    refused = await meshes.refused_keys(connection, name, after, last, only, size)
+    refused = await meshes.refused_keys(connection, name, after, last, only, size, None)
+    return _with_refused(keys, refused)[:size]
+
+
+async def _named_keys(
+    connection: Connection, name: str, named: list[str], only: str | None
+) -> list[MeshKey]:
+    """Return those of these keys that a mesh has."""
+    keys = await meshes.newest_tasks(connection, name, named, only)
+    refused = await meshes.refused_keys(connection, name, None, None, only, len(named), named)
+    return _with_refused(keys, refused)
+
+
+def _with_refused(keys: Iterable[MeshKey], refused: Iterable[MeshKey]) -> list[MeshKey]:
     newest = {each.key: each for each in (*keys, *refused)}
-    return sorted(newest.values(), key=lambda each: each.key)[:size]
+    return sorted(newest.values(), key=lambda each: each.key)
+
+
+async def matrix(request: web.Request) -> web.StreamResponse:
+    """GET: what is to be thought of each pair of a mesh, a letter each."""
+    node, name = request.app[NODE], requests.name(request, "mesh")
+    requests.refuse_other_parameters(request)
+    now, only = node.clock.now(), request[PRINCIPAL].only
+    async with node.database.connection() as connection:
+        if not await meshes.exists(connection, name, only):
+            raise NotFound(_unknown_mesh_message(name))
+        squares = await meshes.matrix(connection, name, now, only, now - times.DAY)
+        refused = await meshes.refused_keys(connection, name, None, None, only, PAIRS_MAX, None)
+    return responses.document_response(MeshMatrix(at=now, entries=matrix_of(squares, refused)))
+
+
+def matrix_of(squares: Iterable[Square], refused: Iterable[MeshKey]) -> tuple[MatrixEntry, ...]:
+    """Return pairs as a matrix for each entry of their mesh file, a letter for each pair."""
+    entries: dict[str, dict[tuple[str, str], str]] = {}
+    tests: dict[str, str] = {}
+    every: list[Square | MeshKey] = [*squares, *refused]
+    for each in every:
+        name, source, dest = [*each.key.split("/"), "", ""][:3]
+        tests[name] = each.test
+        entries.setdefault(name, {})[source, dest] = _letter_of(each)
+    return tuple(
+        _matrix_entry(name, tests[name], letters) for name, letters in sorted(entries.items())
+    )
+
+
+def _matrix_entry(name: str, test: str, letters: Mapping[tuple[str, str], str]) -> MatrixEntry:
+    sources, dests = (tuple(sorted({pair[end] for pair in letters})) for end in (0, 1))
+    rows = tuple("".join(letters.get((source, dest), ".") for dest in dests) for source in sources)
+    return MatrixEntry(name=name, test=test, sources=sources, dests=dests, rows=rows)
+
+
+def _letter_of(pair: Square | MeshKey) -> str:
+    if pair.state == TaskState.REFUSED:
+        return "r"
+    if isinstance(pair, MeshKey) or pair.judgement is None:
+        return _LETTERS[Judgement.UNKNOWN]
+    letter = _LETTERS[Judgement(pair.judgement)]
+    return letter if pair.verdict in {None, Level.CLEAN} else letter.upper()
 
 
 async def _worst_pairs(
@@ -219,7 +284,7 @@ def _pair(
     del told["reason"]
     return MeshPair(
         **told,
-        **dict(_delivery(outcomes)),
+        **dict(meshes.delivery_of(outcomes)),
         outcome=_outcome_of(node, key, newest),
         latest=_result(node, latest),
     )
@@ -322,6 +387,12 @@ _ORDER = Query(
     {"type": "string", "enum": ["key", "worst"]},
 )
 
+_KEYS = Query(
+    "key",
+    f"Only these pairs, separated by commas, at most {KEYS_MAX}; without cursor.",
+    {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": KEYS_MAX},
+)
+
 _REMOVED = Query(
     "removed",
     "true: include meshes whose tasks were all cancelled.",
@@ -353,7 +424,14 @@ ROUTES = (
         "List what each pair of a mesh has delivered, why the rest is missing, and its result",
         answer=MeshPair,
         listed=True,
-        query=(*_SPAN, _ORDER, LIMIT, CURSOR_BY_KEY),
+        query=(*_SPAN, _ORDER, _KEYS, LIMIT, CURSOR_BY_KEY),
+    ),
+    Route(
+        "GET",
+        "/v1/meshes/{name}/matrix",
+        matrix,
+        "Show what is to be thought of each pair of a mesh, a letter each",
+        answer=MeshMatrix,
     ),
     Route(
         "GET",

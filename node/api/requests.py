@@ -350,6 +350,19 @@ def uuids(request: web.Request, name: str, most: int) -> list[UUID] | None:
         raise _query_fault(name, "must be ids (UUIDs), separated by commas") from None
 
 
+def keys(request: web.Request, name: str, most: int) -> list[str] | None:
+    """Return the keys of a comma-separated query parameter; None if it is absent."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    words = text.split(",")
+    if len(words) > most:
+        raise _query_fault(name, f"has {len(words)} keys; ask for at most {most} at once")
+    if not is_storable(text):
+        raise _query_fault(name, "has a character that no key has")
+    return words
+
+
 def duration(request: web.Request, name: str) -> int | None:
     """Return a query parameter that is a duration of at least 1 s, in µs; None if it is absent."""
     text = request.query.get(name)

@@ -206,6 +206,7 @@ async def _say_why_waiting(session: Session, task: Task) -> None:
     --seats           Include the tasks of the seats of pool tasks.
     --state TEXT      Only tasks in this state, such as active.
     --test TEXT       Only tasks of this test.
+    --outcome A,B     Only tasks whose newest slot has these judgements, such as bad,stale.
     --requester TEXT  Only tasks that this user created: the label of their token.
 """)
 @measured_options("tasks")
@@ -311,7 +312,7 @@ async def edit(
       parley task edit @-1 --repeat 30m --priority 10
       parley task edit 7c1e --spec count=20 --clear until --dry-run
       parley task edit --where mesh=backbone --where test=rtt --priority 5
-      echo '{"schedule": {"slip": "PT2M"}}' | parley task edit 7c1e --file -
+      echo '{"schedule": {"slip": "2m"}}' | parley task edit 7c1e --file -
     """  # noqa: D301 - click's mark for lines to keep
     if task is None or where:
         return await _edit_many(session, task, where, given, dry_run=dry_run, yes=yes)

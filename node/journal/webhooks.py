@@ -22,7 +22,6 @@ from node.model.webhooks import (
     Condition,
     WebhookEvent,
     changes,
-    percent_of,
     secret_of,
     signature_headers,
 )
@@ -278,7 +277,9 @@ def _sentence_when_over(condition: Condition) -> str:
             what = f"task {condition.subject}" if is_task else f"what {condition.subject} explains"
             return f"{what} fails no more, or has ended"
         case WebhookEvent.MESH_BELOW:
-            return f"mesh {condition.subject} delivers enough again, or has nothing due"
+            return (
+                f"mesh {condition.subject} delivers enough good results again, or has nothing due"
+            )
 
 
 async def _nodes_away(connection: Connection) -> Found:
@@ -308,13 +309,15 @@ async def _meshes_below_target(connection: Connection, terms: WebhookTerms, now:
         names = [each.mesh for each in await meshes.find_all(connection, None, None)]
     below: Found = {}
     for name in names:
-        slots: dict[str, int] = {}
-        for each in await meshes.outcomes(connection, name, now - terms.span, now, None):
-            slots[each.outcome] = slots.get(each.outcome, 0) + each.slots
-        percent = percent_of(slots)
+        delivery = meshes.delivery_of(
+            await meshes.outcomes(connection, name, now - terms.span, now, None)
+        )
+        percent = delivery.good_percent
         if percent is not None and percent < terms.percent:
             below[Condition(WebhookEvent.MESH_BELOW, name)] = (
-                f"mesh {name} delivered {percent:.1f} % of what was due in the last "
-                f"{times.format_duration(terms.span)}, less than {terms.percent:g} %"
+                f"mesh {name}: {percent:.1f} % of what was due in the last "
+                f"{times.format_duration(terms.span)} was delivered and not bad, less than "
+                f"{terms.percent:g} %: of {delivery.due} runs {delivery.delivered} were delivered, "
+                f"{delivery.bad} of these with a bad result or without an answer"
             )
     return below

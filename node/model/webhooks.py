@@ -75,9 +75,3 @@ def signature_headers(secret: str, message: str, seconds: int, body: bytes) -> M
         "Webhook-Timestamp": str(seconds),
         "Webhook-Signature": f"v1,{base64.b64encode(digest).decode()}",
     }
-
-
-def percent_of(outcomes: Mapping[str, int]) -> float | None:
-    """Return how much of what was due was delivered; None if nothing was."""
-    due = outcomes.get("delivered", 0) + outcomes.get("missing", 0)
-    return None if due == 0 else 100 * outcomes.get("delivered", 0) / due

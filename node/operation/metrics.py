@@ -326,9 +326,16 @@ def _add_deliveries(registry: CollectorRegistry, figures: DeliveryFigures) -> No
     delivered = Gauge(
         "parley_mesh_delivered_runs", "Runs among them with a result", ["mesh"], registry=registry
     )
-    for mesh, slots in figures.meshes.items():
-        due.labels(mesh).set(slots.get("delivered", 0) + slots.get("missing", 0))
-        delivered.labels(mesh).set(slots.get("delivered", 0))
+    bad = Gauge(
+        "parley_mesh_bad_runs",
+        "Runs among the delivered ones whose result is bad, or to which nothing arrived",
+        ["mesh"],
+        registry=registry,
+    )
+    for mesh, delivery in figures.meshes.items():
+        due.labels(mesh).set(delivery.due)
+        delivered.labels(mesh).set(delivery.delivered)
+        bad.labels(mesh).set(delivery.bad)
 
 
 class _LeadFigures(Collector):

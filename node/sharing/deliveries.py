@@ -7,13 +7,13 @@ figures are kept for a minute.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from node.core import Core
 from node.model import times
 from node.model.wire.campaigns import Campaign
+from node.model.wire.meshes import Delivery
 from node.sharing.usage import UsageReader
 from node.store import meshes
 
@@ -22,11 +22,11 @@ _KEPT = times.MINUTE
 
 @dataclass(frozen=True)
 class DeliveryFigures:
-    """The campaigns with their usage, and by mesh the number of slots by outcome."""
+    """The campaigns with their usage, and by mesh what it delivered."""
 
     read_at: int
     campaigns: tuple[Campaign, ...]
-    meshes: Mapping[str, Mapping[str, int]]
+    meshes: Mapping[str, Delivery]
 
 
 class Deliveries:
@@ -52,10 +52,9 @@ class Deliveries:
     async def _read(self, now: int) -> DeliveryFigures:
         # From a whole hour on no slot is read: these are summed up.
         since = (now - times.DAY) // times.HOUR * times.HOUR
-        slots: dict[str, Counter[str]] = {}
+        delivered: dict[str, Delivery] = {}
         async with self._core.database.connection() as connection:
             for mesh in await meshes.find_all(connection, None, None):
-                counted = slots.setdefault(mesh.mesh, Counter())
-                for each in await meshes.outcomes(connection, mesh.mesh, since, now, None):
-                    counted[each.outcome] += each.slots
-        return DeliveryFigures(now, tuple(await self._usage.all()), slots)
+                outcomes = await meshes.outcomes(connection, mesh.mesh, since, now, None)
+                delivered[mesh.mesh] = meshes.delivery_of(outcomes)
+        return DeliveryFigures(now, tuple(await self._usage.all()), delivered)

@@ -6,11 +6,12 @@ task, day and cause, and slot by slot where these are not up to date or a span e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.wire.meshes import CAUSES_MAX, Cause, Delivery
 from node.store.database import Connection, Database
 from node.store.statements import Purge, Query, Statements
 
@@ -83,6 +84,17 @@ class NewestOutcome:
 
 
 @dataclass(frozen=True)
+class Square:
+    """A pair of a mesh in few words; ``judgement`` and ``verdict`` are None if no slot is over."""
+
+    key: str
+    test: str
+    state: str
+    judgement: str | None
+    verdict: str | None
+
+
+@dataclass(frozen=True)
 class SlotOutcome:
     """The number of slots with one outcome; missing slots have a cause, delivered ones if bad."""
 
@@ -91,6 +103,31 @@ class SlotOutcome:
     cause: str | None
     slots: int
     example: str | None
+
+
+def delivery_of(outcomes: Iterable[SlotOutcome]) -> Delivery:
+    """Return what slots with these outcomes add up to; without causes if they have no examples."""
+    slots = dict.fromkeys(("delivered", "missing", "open"), 0)
+    causes: list[Cause] = []
+    bad = 0
+    for each in outcomes:
+        slots[each.outcome] += each.slots
+        bad += each.slots if each.outcome == "delivered" and each.cause is not None else 0
+        if each.outcome == "missing" and len(causes) < CAUSES_MAX:
+            cause = Cause(
+                state=each.state or "",
+                cause=each.cause or "",
+                count=each.slots,
+                example=each.example or "",
+            )
+            causes.append(cause)
+    return Delivery(
+        due=slots["delivered"] + slots["missing"],
+        delivered=slots["delivered"],
+        bad=bad,
+        open=slots["open"],
+        causes=tuple(causes),
+    )
 
 
 find_all: Query[[str | None, str | None], list[MeshTaskCounts]] = _SQL.rows(
@@ -118,12 +155,19 @@ async def tasks(
 keys: Query[[str, str | None, int, str | None], list[MeshKey]] = _SQL.rows("mesh_keys", MeshKey)
 """A page of the keys of a mesh. Takes ``mesh``, ``after``, ``limit``, ``requester``."""
 
-refused_keys: Query[[str, str | None, str | None, str | None, int], list[MeshKey]] = _SQL.rows(
-    "refused_pairs", MeshKey
-)
+refused_keys: Query[
+    [str, str | None, str | None, str | None, int, Sequence[str] | None], list[MeshKey]
+] = _SQL.rows("refused_pairs", MeshKey)
 """Pairs of a mesh for which no task was created when one was posted last.
 
-Takes ``mesh``, the keys ``after`` and ``until`` which to look, ``requester``, ``limit``.
+Takes ``mesh``, the keys ``after`` and ``until`` which to look, ``requester``, ``limit``, and the
+only keys to look for, if not all.
+"""
+
+matrix: Query[[str, int, str | None, int], list[Square]] = _SQL.rows("matrix", Square)
+"""All pairs of a mesh at an instant that have an open task or a slot since another one, by key.
+
+Takes ``mesh``, ``at``, ``requester``, ``since``.
 """
 
 

@@ -412,6 +412,9 @@ async def test_what_is_delivered_may_be_bad(a: Asker, clock: ManualClock) -> Non
         assert not pair["latest"]["stale"]
         [worst] = (await a.ask("GET", "/v1/meshes/lab/pairs?order=worst"))[1]["items"]
         assert worst["bad"] == 3
+        assert await _letters(a) == ["n"]
+        assert await _with_outcome(a, "no-answer") == [str(task)]
+        assert await _with_outcome(a, "good,fair,stale") == []
         await meshes.sum_up_all(a.node.database)
     clock.move_to(START + 7 * times.HOUR)
     [pair] = await _every(a, "/v1/meshes/lab/pairs", 10)
@@ -419,6 +422,51 @@ async def test_what_is_delivered_may_be_bad(a: Asker, clock: ManualClock) -> Non
     assert pair["latest"]["stale"]
     shown = (await a.ask("GET", f"/v1/tasks/{task}"))[1]
     assert shown["outcome"]["judgement"] == "stale"
+    assert await _letters(a) == ["s"]
+    assert await _with_outcome(a, "stale") == [str(task)]
     await a.rows("UPDATE task SET state = 'refused', reason = 'b says no' RETURNING id")
     [pair] = await _every(a, "/v1/meshes/lab/pairs", 10)
     assert (pair["outcome"]["judgement"], pair["outcome"]["reason"]) == ("not-planned", "b says no")
+    assert await _letters(a) == ["r"]
+
+
+async def _letters(a: Asker) -> list[str]:
+    """Return the rows of the matrix of a mesh of one entry."""
+    status, found = await a.ask("GET", "/v1/meshes/lab/matrix")
+    assert status == 200, found
+    [entry] = found["entries"]
+    assert (entry["name"], entry["sources"], entry["dests"]) == ("x", ["a"], ["b"])
+    return list(entry["rows"])
+
+
+async def _with_outcome(a: Asker, words: str) -> list[str]:
+    status, found = await a.ask("GET", f"/v1/tasks?outcome={words}")
+    assert status == 200, found
+    return [task["id"] for task in found["items"]]
+
+
+async def test_a_slot_that_was_tried_again_is_told_once(a: Asker, clock: ManualClock) -> None:
+    """Lists and sums have the last attempt, which names those before it; or all, if asked for."""
+    task = await _task(a, "x/a/b")
+    await _run(a, task, 1, "missed", 1, "b was down")
+    await _run(a, task, 1, "failed", 2, "b restarted")
+    await _run(a, task, 1, "finished", 3, "")
+    await _run(a, task, 2, "failed", 1, "no route")
+    await _run(a, task, 2, "cancelled", 2, "not needed")
+    clock.move_to(START + 3 * times.HOUR)
+    path = f"/v1/tasks/{task}/runs?order=asc&state=finished,failed,missed"
+    last, alone = (await a.ask("GET", path))[1]["items"]
+    told = [(each["attempt"], each["state"], each["reason"]) for each in last["attempts"]]
+    assert (last["attempt"], told) == (
+        3,
+        [(1, "missed", "b was down"), (2, "failed", "b restarted")],
+    )
+    assert (alone["reason"], alone["attempts"][0]["state"]) == ("no route", "cancelled")
+    assert (await a.ask("GET", f"/v1/runs/{last['id']}"))[1]["attempts"] == last["attempts"]
+    assert len((await a.ask("GET", f"{path}&attempts=true"))[1]["items"]) == 4
+    first = last["attempts"][0]["run"]
+    for query in (f"prefix={first[:8]}", f"id={first}"):
+        assert [it["id"] for it in (await a.ask("GET", f"/v1/runs?{query}"))[1]["items"]] == [first]
+    span = f"from={format_instant(START)}&to={format_instant(clock.now())}"
+    [sums] = (await a.ask("GET", f"/v1/schedule?{span}&resolution=PT3H"))[1]["buckets"]
+    assert sums["judgements"] == {"failed": 1, "not-planned": 1, "unknown": 1}

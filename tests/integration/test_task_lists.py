@@ -225,6 +225,10 @@ async def test_a_pair_without_a_task_is_in_its_mesh_with_the_reason(
         "refused",
         answers[1]["problem"]["detail"],
     )
+    _, answer = await two.a.ask("GET", "/v1/meshes/wan/pairs?key=idle/a/c,idle/a/none")
+    assert [each["key"] for each in answer["items"]] == ["idle/a/c"]
+    [entry] = (await two.a.ask("GET", "/v1/meshes/wan/matrix"))[1]["entries"]
+    assert (entry["dests"], entry["rows"]) == (["b", "c"], ["ur"])
     clock.advance(1)
     await two.post([{**refused, "campaign": None}])
     _, answer = await two.a.ask("GET", "/v1/meshes/wan/pairs")

@@ -229,12 +229,18 @@ async def test_a_mesh_is_told_when_it_delivers_too_little(
         await a.rows(_RUN, clock.now() - (8 - number) * times.MINUTE, state)
     await tell(a)
     assert receiver.told() == []
-    for number in range(3):
-        await a.rows(_RUN, clock.now() - (4 - number) * times.MINUTE, "failed")
+    for number, state in enumerate(["failed", "finished", "finished"]):
+        await a.rows(_RUN, clock.now() - (4 - number) * times.MINUTE, state)
+    await tell(a)
+    assert receiver.told() == [], "5 of 7 were delivered"
+    await a.rows(
+        "UPDATE run SET judgement = 'no-answer' WHERE slot >= $1", clock.now() - 3 * times.MINUTE
+    )
     await tell(a)
     [message] = receiver.got
     assert message["sentence"] == (
-        "mesh lab delivered 42.9 % of what was due in the last 10 min, less than 60 %"
+        "mesh lab: 42.9 % of what was due in the last 10 min was delivered and not bad, less than "
+        "60 %: of 7 runs 5 were delivered, 2 of these with a bad result or without an answer"
     )
     assert receiver.told() == [("mesh-below", "begun", "lab")]
     clock.advance(times.HOUR)

@@ -89,6 +89,11 @@ class Delivery(Document):
         description="Why results are missing, the most frequent cause first."
     )
 
+    @property
+    def good_percent(self) -> float | None:
+        """The part of what was due that was delivered and is not bad; None if nothing was due."""
+        return 100 * (self.delivered - self.bad) / self.due if self.due else None
+
 
 class Mesh(Document):
     """The tasks of one mesh that this node leads."""
@@ -144,6 +149,27 @@ class MeshPair(Delivery):
         description="Its latest result before the end of the period; null if none of the latest "
         "300 runs of its tasks has one.",
     )
+
+
+class MatrixEntry(Document):
+    """The pairs of an entry of a mesh file, a letter each."""
+
+    name: str = Field(description="The first part of their keys.")
+    test: str
+    sources: tuple[str, ...]
+    dests: tuple[str, ...]
+    rows: tuple[str, ...] = Field(
+        description="For each source a letter for each dest: g good, f fair, b bad, n no-answer, "
+        "x failed, m missed, p not-planned, s stale, u unknown, r refused or never created, and . "
+        "for no pair. Capitals: the result is doubtful. The key of a pair is name/source/dest."
+    )
+
+
+class MeshMatrix(Document):
+    """All pairs of a mesh in few words: what is to be thought of each."""
+
+    at: Instant
+    entries: tuple[MatrixEntry, ...]
 
 
 class MeshTask(Document):

@@ -74,6 +74,7 @@ FROM mesh_refusal
 WHERE
     mesh_refusal.mesh = $1 AND mesh_refusal.key > coalesce($2::text, '') AND ($3::text IS NULL OR mesh_refusal.key <= $3)
     AND ($4::text IS NULL OR mesh_refusal.requester = $4)
+    AND ($6::text [] IS NULL OR mesh_refusal.key = ANY($6))
     AND NOT EXISTS (
         SELECT FROM mesh_task
         WHERE
@@ -250,6 +251,25 @@ INNER JOIN task ON mesh_task.task_id = task.id
 CROSS JOIN LATERAL newest_outcome(task.id, task.schedule ->> 'repeat', $3) AS newest
 WHERE mesh_task.mesh = $1 AND mesh_task.key = ANY($2::text []) AND ($4::text IS NULL OR mesh_task.requester = $4)
 ORDER BY mesh_task.key, newest.slot DESC;
+
+-- matrix --
+-- Each pair of a mesh at $2 in few words: the state of the newest task with its key, the judgement of the newest slot of any of
+-- them, and how far its figures can be trusted. Pairs whose tasks have ended, and that have had no slot since $4, are left out.
+SELECT known.key, known.test, known.state, known.judgement, known.verdict
+FROM (
+    SELECT DISTINCT ON (mesh_task.key)
+        mesh_task.key, mesh_task.test, newest.judgement, newest.slot, run.verdict,
+        first_value(mesh_task.state)
+            OVER (PARTITION BY mesh_task.key ORDER BY mesh_task.created_at DESC, mesh_task.task_id DESC) AS state
+    FROM mesh_task
+    INNER JOIN task ON mesh_task.task_id = task.id
+    LEFT JOIN LATERAL newest_outcome(task.id, task.schedule ->> 'repeat', $2) AS newest ON TRUE
+    LEFT JOIN run ON newest.run_id = run.id
+    WHERE mesh_task.mesh = $1 AND ($3::text IS NULL OR mesh_task.requester = $3)
+    ORDER BY mesh_task.key, newest.slot DESC NULLS LAST
+) AS known
+WHERE known.state IN ('active', 'paused', 'refused') OR known.slot >= $4
+ORDER BY known.key;
 
 -- sum_up_hours --
 -- Sums up the hours of tasks whose slots have changed, and returns how many changes that were. One process at a time does
