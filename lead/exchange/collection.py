@@ -14,7 +14,8 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from lead.participants import ProposalSource
+from lead.model.participants import ProposalSource
+from lead.model.reasons import clocks_differ
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.choosing import (
@@ -34,7 +35,6 @@ from lead.planning.reserved import ReservedTime
 from lead.planning.retry_times import busy_until
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.policy.verdict import PolicyRefusal
-from lead.reasons import clocks_differ
 from node.model.errors import DatabaseUnavailable, ParleyError
 from node.model.outcomes import PlanningOutcome
 from node.model.wire.participants import Proposal, ProposalRequest

@@ -13,8 +13,14 @@ from uuid import UUID
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange
 from lead.exchange.user_limits import LeadLimits
-from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
+from lead.model.reasons import (
+    beyond_horizons,
+    decided_too_late,
+    planned_too_late,
+    taken_back_meanwhile,
+)
+from lead.model.records import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from lead.planning.agenda import (
     Agenda,
     Limits,
@@ -25,7 +31,6 @@ from lead.planning.agenda import (
 )
 from lead.planning.limited_time import NAME
 from lead.planning.unreachable import UnreachablePeriod
-from lead.reasons import beyond_horizons, decided_too_late, planned_too_late, taken_back_meanwhile
 from lead.store import ledger, planning
 from node.model.gaps import Gap, given_up
 from node.model.ids import TaskId, run_id

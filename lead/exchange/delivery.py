@@ -14,8 +14,8 @@ from uuid import UUID
 
 import structlog
 
-from lead.participants import ParticipantClient
-from lead.reasons import hold_dropped
+from lead.model.participants import ParticipantClient
+from lead.model.reasons import hold_dropped
 from lead.store import planning
 from node.model import times
 from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError

@@ -21,8 +21,9 @@ from lead.exchange.collection import (
 )
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.user_limits import LeadLimits
-from lead.model import Claim
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
+from lead.model.reasons import books_without_holds, taken_over
+from lead.model.records import Claim
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.choosing import Plan, WantedRuns
@@ -34,7 +35,6 @@ from lead.planning.reserved import ReservedTime, applicant, reserved_for_others
 from lead.planning.retry_times import refused_retry_times
 from lead.planning.unplaced import summary, trace
 from lead.policy.verdict import PolicyRefusal
-from lead.reasons import books_without_holds, taken_over
 from lead.store import planning
 from lead.store.planning import ExchangeOpening
 from node.model.errors import NotFound, ParleyError

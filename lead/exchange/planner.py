@@ -15,8 +15,9 @@ from lead.exchange.decision import AttemptRecorder, PlanningAttempt
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange, Negotiator
 from lead.exchange.reachability import ReachabilityGuard, ReachabilityTracker
-from lead.model import AgendaUpdate, Claim, PlanningDecision, WaitingSlot
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
+from lead.model.reasons import campaign_suspended, planning_broke_off, time_gone
+from lead.model.records import AgendaUpdate, Claim, PlanningDecision, WaitingSlot
 from lead.planning.agenda import (
     PAUSE_FIRST,
     PAUSE_MAX,
@@ -26,7 +27,6 @@ from lead.planning.agenda import (
 )
 from lead.planning.choosing import Plan, exceeded_horizon
 from lead.planning.unreachable import jittered_pause
-from lead.reasons import campaign_suspended, planning_broke_off, time_gone
 from lead.store import episodes, planning
 from node.model import times
 from node.model.attempts import retry_terms

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 from uuid import UUID
 
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
 from lead.planning.unreachable import UnreachablePeriod, after_unanswered_question
 from node.model import times
 from node.model.errors import ParleyError, RequestError

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import structlog
 
-from lead.reasons import (
+from lead.model.reasons import (
     booked_for_other_terms,
     ended_there,
     given_up_too_early,

@@ -17,8 +17,8 @@ import structlog
 
 from lead.exchange.planner import Planner
 from lead.exchange.reachability import ReachabilityTracker
-from lead.model import Claim
-from lead.reasons import planning_took_long
+from lead.model.reasons import planning_took_long
+from lead.model.records import Claim
 from lead.store import planning
 from lead.store.failures import describe_failure
 from lead.store.planning import LeaseRequest

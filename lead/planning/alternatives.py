@@ -29,10 +29,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from lead.planning.agenda import Limits, Slot
-from lead.planning.forecast import fresh_agenda
-from lead.planning.placement import Offer, choose, common_ranges
-from lead.reasons import (
+from lead.model.reasons import (
     cron_is_not_shifted,
     no_interval,
     no_later_time,
@@ -46,6 +43,9 @@ from lead.reasons import (
     shortest_finds_no_time,
     single_run_needs_no_slip,
 )
+from lead.planning.agenda import Limits, Slot
+from lead.planning.forecast import fresh_agenda
+from lead.planning.placement import Offer, choose, common_ranges
 from node.model import times
 from node.model.reason import Reason
 from node.model.recurrence import recurrence_faults

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.model import LedRun
+from lead.model.records import LedRun
 from lead.policy.preempt import flagged
 from lead.policy.preempt.score import TOO_EARLY, Urgency
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule

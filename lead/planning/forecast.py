@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
-from lead.planning.placement import ChosenStart
-from lead.reasons import (
+from lead.model.reasons import (
     first_run_beyond_horizon,
     follows_runs,
     no_run_to_come,
     runs_found,
     window_over,
 )
+from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
+from lead.planning.placement import ChosenStart
 from node.model import times
 from node.model.reason import Reason
 from node.model.scheduling import first_slot, recurrence_of

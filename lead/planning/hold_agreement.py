@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.reasons import hold_not_stated
+from lead.model.reasons import hold_not_stated
 from node.model.errors import Conflict, ParleyError
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason

@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import starmap
 from typing import Any
 
-from lead.model import OpenTerm, PoolTask, UnplannedSeatTask
+from lead.model.records import OpenTerm, PoolTask, UnplannedSeatTask
 from lead.planning.agenda import Slot
 from lead.planning.node_views import comparable_value, exact_number
 from lead.planning.reserved import ReservedTime

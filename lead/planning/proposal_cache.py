@@ -24,10 +24,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from lead.model.reasons import busy_with_own, not_offered
 from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.policy.view import PostedRun
-from lead.reasons import busy_with_own, not_offered
 from node.model.classes import SchedulingClass, blockers
 from node.model.reason import Reason
 from node.model.reasons import no_time_free

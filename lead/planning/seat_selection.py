@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lead.model.reasons import no_other_node, seats_empty
 from lead.planning.placement import ChosenStart
-from lead.reasons import no_other_node, seats_empty
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
 from node.model.reasons import seats_given, seats_left

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
-from lead.planning.agenda import Slot
-from lead.planning.host_quotas import QuotaCount
-from lead.planning.placement import ChosenStart, Offer
-from lead.reasons import (
+from lead.model.reasons import (
     no_common_time,
     no_time_in_window,
     nothing_to_place,
     runs_booked,
     window_taken,
 )
+from lead.planning.agenda import Slot
+from lead.planning.host_quotas import QuotaCount
+from lead.planning.placement import ChosenStart, Offer
 from node.model.reason import Reason
 from node.model.reasons import no_time_free, told
 from node.model.spans import Span, intersect, normalise

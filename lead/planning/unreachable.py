@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from lead.reasons import no_valid_answer, unreachable
+from lead.model.reasons import no_valid_answer, unreachable
 from node.model import times
 from node.model.reason import Reason
 

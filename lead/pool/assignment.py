@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from lead.model import FinishedTerm, NextTry, PlanningDecision, PolicyMemory, SeatGrant
+from lead.model.reasons import chosen_too_late, seats_stayed_empty
+from lead.model.records import FinishedTerm, NextTry, PlanningDecision, PolicyMemory, SeatGrant
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SeatSearchAccount
 from lead.planning.unreachable import align_retries, jittered_pause
 from lead.policy.feasible.deferral import ON_HOLD
 from lead.policy.verdict import Axis, PolicyRefusal
-from lead.reasons import chosen_too_late, seats_stayed_empty
 from lead.store import episodes, planning
 from node.model import times
 from node.model.outcomes import PlanningOutcome

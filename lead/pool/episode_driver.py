@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from lead.model import PolicyMemory, PoolTask
-from lead.participants import ProposalSource
+from lead.model.participants import ProposalSource
+from lead.model.records import PolicyMemory, PoolTask
 from lead.planning.policy_state import encode_state
 from lead.planning.pool_view import SeatCase, candidate_of, state_to_keep
 from lead.planning.proposal_cache import ProposalCache

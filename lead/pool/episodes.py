@@ -27,7 +27,9 @@ from uuid import UUID
 
 import structlog
 
-from lead.model import (
+from lead.model.participants import ProposalSource
+from lead.model.reasons import giving_seats_failed, lack_unknown, pool_has_enough, seats_lost
+from lead.model.records import (
     HeldSeat,
     NextTerm,
     OpenTerm,
@@ -35,7 +37,6 @@ from lead.model import (
     PoolTask,
     PoolTaskCriteria,
 )
-from lead.participants import ProposalSource
 from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.unreachable import jittered_pause
@@ -45,7 +46,6 @@ from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpis
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
 from lead.pool.snapshot import EpisodeInputReader, minds_blocked
-from lead.reasons import giving_seats_failed, lack_unknown, pool_has_enough, seats_lost
 from lead.store import episodes, planning
 from lead.store.failures import describe_failure
 from node.model import times

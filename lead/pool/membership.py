@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+from lead.model.reasons import node_forgotten, pool_empty, pool_lacks_nodes, silent_for_long
 from lead.planning.node_views import NodeDescription
-from lead.reasons import node_forgotten, pool_empty, pool_lacks_nodes, silent_for_long
 from node.model.errors import ParleyError
 from node.model.predicates import Attributes, Predicate
 from node.model.reason import Reason

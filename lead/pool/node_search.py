@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lead.exchange.collection import ask
-from lead.participants import IntroducingSource, ProposalSource
+from lead.model.participants import IntroducingSource, ProposalSource
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
 from lead.policy.placement_requests import Ask

@@ -23,6 +23,15 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from lead.exchange.collection import offer_of
+from lead.model.reasons import (
+    free_apart_from_others,
+    free_apart_from_seats,
+    free_for_some_slots,
+    free_without_permission,
+    given_to_seat,
+    left_out_by_spread,
+    not_needed,
+)
 from lead.planning.choosing import Collected
 from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
@@ -43,15 +52,6 @@ from lead.planning.unplaced import unplaced_reason
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun
 from lead.pool.seat_slots import SeatSlots
-from lead.reasons import (
-    free_apart_from_others,
-    free_apart_from_seats,
-    free_for_some_slots,
-    free_without_permission,
-    given_to_seat,
-    left_out_by_spread,
-    not_needed,
-)
 from node.model.predicates import Attributes
 from node.model.reason import Reason
 from node.model.reasons import no_time_free

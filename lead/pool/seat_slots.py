@@ -11,6 +11,7 @@ from itertools import islice
 from uuid import UUID
 
 from lead.exchange.collection import offer_of
+from lead.model.reasons import too_much_to_displace
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.host_quotas import QuotaCount, TakenQuotas
 from lead.planning.placement import ChosenStart, Offer, choose
@@ -19,7 +20,6 @@ from lead.planning.seat_selection import NO_TIME, SpreadLimit, TimeFound, time_f
 from lead.policy.fill import reservations
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun, ReservationView
-from lead.reasons import too_much_to_displace
 from node.model.reason import Reason
 from node.model.spans import Span, clip, intersect, normalise
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import structlog
 
-from lead.model import FinishedTerm, OpenTerm, PolicyMemory, PoolTask, TurnedDown
+from lead.model.reasons import refused_before
+from lead.model.records import FinishedTerm, OpenTerm, PolicyMemory, PoolTask, TurnedDown
 from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, windows_of
@@ -26,7 +27,6 @@ from lead.pool.snapshot_queries import (
     read_terms,
 )
 from lead.pool.snapshot_view import ViewSources, view_of
-from lead.reasons import refused_before
 from lead.store import episodes
 from node.model import predicates
 from node.model.errors import ParleyError

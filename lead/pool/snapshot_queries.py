@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lead.model import Key, LedRun, OpenTerm, PoolTask, TurnedDown
+from lead.model.records import Key, LedRun, OpenTerm, PoolTask, TurnedDown
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME

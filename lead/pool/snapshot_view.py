@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lead.model import PolicyMemory
+from lead.model.records import PolicyMemory
 from lead.planning.needs import NeedsByTest
 from lead.planning.node_views import (
     NodeLoad,

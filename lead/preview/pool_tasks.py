@@ -12,7 +12,16 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lead.model import Key, OpenTerm, PoolTask
+from lead.model.reasons import (
+    chosen_later,
+    latest_starts_missed,
+    no_search_for_seats,
+    not_reached_in_episode,
+    over_before_choice,
+    runs_found,
+    seats_of_later_terms,
+)
+from lead.model.records import Key, OpenTerm, PoolTask
 from lead.planning import forecast
 from lead.planning.seat_selection import SeatSearchAccount
 from lead.planning.tentative_bookings import TentativeBookings
@@ -28,15 +37,6 @@ from lead.preview.tasks import (
     TaskPreviewer,
     chosen_on_node,
     participant_answer,
-)
-from lead.reasons import (
-    chosen_later,
-    latest_starts_missed,
-    no_search_for_seats,
-    not_reached_in_episode,
-    over_before_choice,
-    runs_found,
-    seats_of_later_terms,
 )
 from lead.store import episodes
 from node.model.host_limits.rules import User

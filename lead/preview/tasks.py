@@ -14,7 +14,18 @@ from uuid import UUID
 
 from lead.exchange.collection import PlanMaker, PlanningCase, slip_random_generator
 from lead.exchange.planner import ChooseTool
-from lead.participants import ImpactSource, IntroducingSource
+from lead.model.participants import ImpactSource, IntroducingSource
+from lead.model.reasons import (
+    campaign_suspended,
+    displaced_not_told,
+    gives_way_later,
+    no_agreement_now,
+    no_tool_for_all,
+    over_by_now,
+    quotas_not_told,
+    task_is_refused,
+    times_follow_runs,
+)
 from lead.planning import choosing, forecast
 from lead.planning.agenda import Agenda, Limits, Slot
 from lead.planning.alternatives import (
@@ -38,17 +49,6 @@ from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
 from lead.policy.verdict import PolicyRefusal
 from lead.preview.task_counts import TaskCounts
-from lead.reasons import (
-    campaign_suspended,
-    displaced_not_told,
-    gives_way_later,
-    no_agreement_now,
-    no_tool_for_all,
-    over_by_now,
-    quotas_not_told,
-    task_is_refused,
-    times_follow_runs,
-)
 from node.model import times
 from node.model.errors import (
     ParleyError,

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from lead.model import (
+from lead.model.records import (
     HeldSeat,
     Key,
     LedRun,

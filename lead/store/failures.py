@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from lead.reasons import program_fault
+from lead.model.reasons import program_fault
 from node.model.errors import ParleyError
 from node.model.reason import Reason
 

@@ -25,14 +25,14 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from lead.model import (
+from lead.model.reasons import planning_broke_off
+from lead.model.records import (
     AgendaUpdate,
     Claim,
     PlanningDecision,
     UnplacedSlot,
     WaitingSlot,
 )
-from lead.reasons import planning_broke_off
 from lead.store.failures import describe_failure
 from node.model import runstate
 from node.model.attempts import CAME_TO_NOTHING

@@ -1,8 +1,8 @@
 """Reasons as values: a code, figures and names, and the sentence that these make. Pure.
 
 A reason says why a run, a task, a slot, a seat, or a plan is not as it was wanted. Each sentence is
-written in one place, in a catalogue (``node/model/reasons.py``, ``lead/reasons.py``), as a kind of
-reason with the types of its figures::
+written in one place, in a catalogue (``reasons.py`` of ``node/model`` and of ``lead/model``), as a
+kind of reason with the types of its figures::
 
     no_common_time = ReasonKind[[Sequence[str], int]](
         "no-common-time", "{names:and} have no {duration:duration} free at the same time"

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from lead.participants import ImpactSource, ParticipantClient
+from lead.model.participants import ImpactSource, ParticipantClient
 from node.client.peers import Peers, via_own_node
 from node.model import times
 from node.model.classes import SchedulingClass

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from lead.reasons import times_follow_runs
+from lead.model.reasons import times_follow_runs
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.runstate import RunState

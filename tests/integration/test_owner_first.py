@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lead.assembly import lead_of
-from lead.service import Lead
+from lead.service.assembly import lead_of
+from lead.service.lead import Lead
 from node.model import times
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock

@@ -10,7 +10,7 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from lead.reasons import hold_dropped
+from lead.model.reasons import hold_dropped
 from lead.store import planning
 from lead.store.planning import LeaseRequest
 from node.model import times

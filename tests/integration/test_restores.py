@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from lead.reasons import ended_there
+from lead.model.reasons import ended_there
 from node.execution import process
 from node.model import times
 from node.model.errors import HostError

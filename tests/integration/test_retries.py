@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lead.reasons import beyond_horizons
+from lead.model.reasons import beyond_horizons
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction

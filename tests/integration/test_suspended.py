@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lead.reasons import campaign_suspended
+from lead.model.reasons import campaign_suspended
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch

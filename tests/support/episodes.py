@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
-from lead.model import OpenTerm, PolicyMemory, PoolTask
+from lead.model.records import OpenTerm, PolicyMemory, PoolTask
 from lead.planning.pool_view import SeatCase, candidate_of
 from lead.planning.reserved import ReservedTime
 from lead.policy.view import CampaignView, NodeView, PoolView, PostedRun, View

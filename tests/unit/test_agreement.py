@@ -7,8 +7,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.model.reasons import hold_not_stated
 from lead.planning.hold_agreement import agree, newest_epoch
-from lead.reasons import hold_not_stated
 from node.model.errors import Conflict, ParleyError, PeerUnreachable
 from node.model.wire.participants import HoldAnswer, Refusal
 

@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from lead.model import PoolTask
+from lead.model.reasons import too_much_to_displace
+from lead.model.records import PoolTask
 from lead.planning.policy_state import decode_state
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import URGENT, CampaignView
 from lead.pool.assignment import EpisodeRuling, SeatTaskPlan, search_account_of
-from lead.reasons import too_much_to_displace
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import NotAllowed

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.model.reasons import first_run_beyond_horizon, over_by_now, runs_found
 from lead.planning import forecast
 from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.placement import ChosenStart
-from lead.reasons import first_run_beyond_horizon, over_by_now, runs_found
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from lead.model import PoolTask
+from lead.model.records import PoolTask
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import CampaignView
 from lead.pool.assignment import CaseResult

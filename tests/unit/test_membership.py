@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lead.model import PoolTaskCriteria
+from lead.model.records import PoolTaskCriteria
 from lead.pool.membership import Membership
 from node.model import predicates
 from node.model.predicates import Attributes

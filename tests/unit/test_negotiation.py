@@ -12,7 +12,7 @@ import pytest
 
 from lead.exchange.collection import ask
 from lead.exchange.negotiation import hold_in_turn
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import DatabaseUnavailable

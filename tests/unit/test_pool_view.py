@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from lead.model import OpenTerm, UnplannedSeatTask
+from lead.model.records import OpenTerm, UnplannedSeatTask
 from lead.planning.pool_view import candidate_of, runs_to_come
 from node.model import times
 from node.model.terms import Term

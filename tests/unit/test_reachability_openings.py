@@ -12,7 +12,7 @@ from lead.exchange.reachability import (
     ReachabilityGuard,
     ReachabilityTracker,
 )
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
 from node.model import times
 from node.model.wire.participants import Proposal, ProposalRequest
 from tests.support.clocks import ManualClock

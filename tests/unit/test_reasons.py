@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lead.model.reasons
 import lead.planning
 import lead.policy
-import lead.reasons
 import node.model.reasons
 from lead.policy.verdict import RefusalRule
 from node.model.errors import Conflict, PeerUnreachable, reason_at
@@ -28,7 +28,7 @@ POLICIES = (lead.policy, lead.planning)
 
 def _makers() -> Iterator[tuple[str, Any]]:
     """Yield the code of each kind of reason and of each rule, and what makes reasons of it."""
-    for catalogue in (node.model.reasons, lead.reasons):
+    for catalogue in (node.model.reasons, lead.model.reasons):
         for each in vars(catalogue).values():
             if isinstance(each, ReasonKind):
                 yield each.code, each

@@ -11,10 +11,10 @@ from uuid import UUID
 from hypothesis import given as for_any
 from hypothesis import strategies as st
 
+from lead.model.reasons import given_to_seat, not_offered
 from lead.planning.agenda import Slot
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import CampaignView
-from lead.reasons import given_to_seat, not_offered
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason

@@ -9,6 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.model.reasons import not_needed
 from lead.planning.seat_selection import (
     SeatSearchAccount,
     SpreadLimit,
@@ -17,7 +18,6 @@ from lead.planning.seat_selection import (
     choose_simultaneous,
     rank_by_time,
 )
-from lead.reasons import not_needed
 from node.model import times
 from node.model.reasons import no_time_free, told
 from tests.support.clocks import START

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from lead.model.reasons import no_common_time, no_time_in_window, runs_booked
 from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.unplaced import summary, trace, unplaced_reason, unplaced_reasons
-from lead.reasons import no_common_time, no_time_in_window, runs_booked
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason
 from node.model.reasons import no_time_free, taken_a_moment_ago, told

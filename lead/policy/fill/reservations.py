@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from lead.model.reasons import kept_for_blocked
 from lead.policy.timetable import Booked, PlacementRequest, earliest_placement, timetable_for
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Candidate, KeptSlot, ReservationView, View
-from lead.reasons import kept_for_blocked
 from node.model.reason import Reason
 from node.model.spans import Span
 from node.model.times import to_the_second

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from lead.model import OpenTerm, PoolTask
+from lead.model.records import OpenTerm, PoolTask
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
 from lead.planning.reserved import ReservedTime

@@ -22,7 +22,7 @@ from lead.exchange.reachability import ReachabilityTracker
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S, Workers, WorkerSettings
-from lead.participants import ParticipantClient
+from lead.model.participants import ParticipantClient
 from lead.planning.agenda import Limits
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
 from node.journal.outbox import Outbox

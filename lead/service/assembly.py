@@ -17,7 +17,7 @@ from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S
-from lead.participants import ImpactSource, ParticipantClient, ProposalSource
+from lead.model.participants import ImpactSource, ParticipantClient, ProposalSource
 from lead.planning.agenda import Limits, Slot
 from lead.planning.campaign_room import CampaignRoom, Imagined
 from lead.planning.displacement import DisplacementTerms
@@ -29,7 +29,7 @@ from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
 from lead.preview.tasks import PreviewDependencies, TaskPreviewer
-from lead.service import Lead, LeadDependencies, LeadSettings
+from lead.service.lead import Lead, LeadDependencies, LeadSettings
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.standing import LimitStanding
 from node.model.reason import Reason
