@@ -1,7 +1,7 @@
 """Plans one task: asks its participants for time, adds what this host closes, and chooses.
 
 The plan is a frozen value. Planning books it (``negotiation.py``) and a preview shows it
-(``preview/tasks.py``); up to here both do the same.
+(``preview.py``); up to here both do the same.
 """
 
 from __future__ import annotations

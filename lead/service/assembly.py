@@ -14,6 +14,7 @@ from uuid import UUID
 from lead.exchange.campaign_limits import CampaignLimits, campaign_name, campaign_views
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings
+from lead.exchange.preview import PreviewDependencies, TaskPreviewer
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S
@@ -27,8 +28,7 @@ from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured_set
 from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
-from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
-from lead.preview.tasks import PreviewDependencies, TaskPreviewer
+from lead.pool.preview import PoolTaskPreviewer, SeatPreviewDependencies
 from lead.service.lead import Lead, LeadDependencies, LeadSettings
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.standing import LimitStanding

@@ -52,7 +52,7 @@ SOLE_IMPORTERS = {
 
 COMPUTING_ASIDE = {
     "lead.exchange.campaign_limits",
-    "lead.preview.tasks",
+    "lead.exchange.preview",
     "node.api.mesh_files",
     "node.results.bundles.making",
     "node.execution.launcher",

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from lead.preview.task_counts import TaskCounts
+from lead.exchange.task_counts import TaskCounts
 from node.model.host_limits.standing import LimitStanding
 from node.model.taskstate import TaskState
 from node.model.wire.host_limits import TaskRoom

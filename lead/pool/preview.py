@@ -12,6 +12,14 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lead.exchange.preview import (
+    OF_REQUEST,
+    ConcurrentPlanning,
+    ConsideredTask,
+    TaskPreviewer,
+    chosen_on_node,
+    participant_answer,
+)
 from lead.model.reasons import (
     chosen_later,
     latest_starts_missed,
@@ -30,14 +38,6 @@ from lead.pool.episode_driver import EpisodeDriver
 from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms
 from lead.pool.membership import Membership
 from lead.pool.snapshot import EpisodeInputReader
-from lead.preview.tasks import (
-    OF_REQUEST,
-    ConcurrentPlanning,
-    ConsideredTask,
-    TaskPreviewer,
-    chosen_on_node,
-    participant_answer,
-)
 from lead.store import episodes
 from node.model.host_limits.rules import User
 from node.model.outcomes import PlanningOutcome

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from lead.exchange.collection import PlanMaker, PlanningCase, slip_random_generator
 from lead.exchange.planner import ChooseTool
+from lead.exchange.task_counts import TaskCounts
 from lead.model.participants import ImpactSource, IntroducingSource
 from lead.model.reasons import (
     campaign_suspended,
@@ -48,7 +49,6 @@ from lead.planning.reserved import ReservedTime
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
 from lead.policy.verdict import PolicyRefusal
-from lead.preview.task_counts import TaskCounts
 from node.model import times
 from node.model.errors import (
     ParleyError,
