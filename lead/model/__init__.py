@@ -1,1 +1,1 @@
-"""What every part of the lead speaks of: its records, its reasons, the port to participants."""
+"""Records, reasons, and the port to participants: the words of every part of the lead."""

@@ -1,1 +1,1 @@
-"""The lead as it runs: its parts put together, and built for the node that it plans for."""
+"""Building of a lead from its parts, and for the node that it plans for."""
