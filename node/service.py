@@ -34,7 +34,6 @@ from node.access.request_rates import RequestRates
 from node.access.tokens import AccessTokens
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, via_own_node
-from node.core import Core
 from node.execution.agreement import ParticipantAgreement
 from node.execution.catalog import Capabilities
 from node.execution.contexts import Contexts
@@ -125,6 +124,7 @@ from node.sharing.usage import UsageReader
 from node.store import meshes, nodes
 from node.store import sealing as sealing_store
 from node.store.bookings import HeldTask
+from node.store.core import Core
 from node.store.database import Notice, PostgresDatabase
 from node.store.mark import HostMarks, MarkFile
 from node.store.nodes import KnownNode

@@ -29,7 +29,6 @@ from lead.simulation.launcher import SimulatedLauncher
 from lead.simulation.loop import Process, VirtualLoop
 from lead.simulation.network import Network, SimulatedPeers, SimulatedService
 from lead.simulation.scenario import Scenario, ScenarioNodes, Value
-from node.core import Core
 from node.execution.launcher import Launcher
 from node.model import times
 from node.model.errors import DatabaseUnavailable, ParleyError
@@ -40,6 +39,7 @@ from node.runtime.housekeeping import CLOCK_S, HOUR_S, MARK_S, PeriodicJob
 from node.runtime.settings import Settings
 from node.service import NodeDependencies
 from node.store import nodes
+from node.store.core import Core
 from node.store.queries import Queries
 from node.timetable.local_participant import LocalParticipant
 from node.trust.keys import NodeKey

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from node.core import Core
 from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.runtime.settings import Settings
 from node.runtime.threads import aside
+from node.store.core import Core
 from node.store.notices import notify
 from node.trust.certificates import LIFE, RENEWED_BEFORE, OwnCertificate, pem_for_nodes
 from node.trust.key_files import CurrentKey

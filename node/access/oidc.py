@@ -19,7 +19,6 @@ from joserfc import jwt
 from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
-from node.core import Core
 from node.execution.ways_out import judging_session, rules_of_this_host
 from node.model import times
 from node.model.errors import NotAuthenticated, NotReady, ParleyError, reason_of
@@ -38,6 +37,7 @@ from node.model.useragent import AGENT
 from node.model.ways_out import Asker, Role, url_refusal
 from node.runtime.clock import Clock
 from node.runtime.version import agent_of
+from node.store.core import Core
 
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """The types of tokens that give access: RFC 9068, or without saying so."""

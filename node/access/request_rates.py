@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from node.core import Core
 from node.model.loopback import network_of
 from node.model.principals import Principal, PrincipalKind, Role
 from node.model.rates import RateLimit
 from node.model.times import MILLISECOND, MINUTE, SECOND
+from node.store.core import Core
 
 STRANGERS_MOST = 600
 """Maximum number of requests without a token from one address, or one network of IPv6, in a minute:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from node.core import Core
 from node.model import times
 from node.model.audit import AuditOutcome
 from node.model.errors import DatabaseUnavailable, HostError, NotAuthenticated, NotFound
@@ -21,6 +20,7 @@ from node.model.principals import FOLLOWER, Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 from node.runtime.threads import aside
 from node.store import audit, tokens
+from node.store.core import Core
 from node.store.database import Connection, Notice
 from node.store.notices import notify
 from node.store.tokens import StoredToken

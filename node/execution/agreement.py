@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.targets import ForeignTargets
 from node.model import ports, times
@@ -40,6 +39,7 @@ from node.model.reasons import (
 from node.model.wire.participants import BookedRun
 from node.plugins.listening import listening_places, receiving_places, stated_port
 from node.store import runs
+from node.store.core import Core
 from node.store.runs import ConfirmedRun, DueRun
 
 AGREEMENT_TIME = 8 * times.SECOND

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.merging import merge_interval, streaming_of
 from node.execution.part_signing import PartSigner
@@ -21,6 +20,7 @@ from node.model.intervals import Interval, Rhythm
 from node.model.wire.participants import IntervalsMessage
 from node.plugins.part_limits import fault_of_share
 from node.store import intervals, notices, outbox, runs
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.intervals import MergedInterval, SignedInterval
 from node.store.runs import KeptPart, LockedRun

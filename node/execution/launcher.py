@@ -18,7 +18,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.execution import leftovers, process
 from node.execution.agreement import AGREEMENT_TIME, Agreement, ParticipantAgreement
 from node.execution.catalog import Capabilities
@@ -75,6 +74,7 @@ from node.runtime import tracing
 from node.runtime.clock import LatchedEvent
 from node.runtime.version import agent_of
 from node.store import notices, runs
+from node.store.core import Core
 from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
 

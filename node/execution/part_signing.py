@@ -8,10 +8,10 @@ from typing import Any
 
 import structlog
 
-from node.core import Core
 from node.model.intervals import Interval
 from node.model.secrets import without_sealed
 from node.model.times import format_instant
+from node.store.core import Core
 from node.store.intervals import SignedInterval
 from node.store.runs import KeptPart, LockedRun
 from node.trust.run_statements import SHARE_VALUES, SignedRun, check_signed

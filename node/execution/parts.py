@@ -27,7 +27,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.further_attempts import make_way, try_again
 from node.execution.intervals import Intervals
@@ -53,6 +52,7 @@ from node.plugins.contracts import (
 from node.plugins.part_limits import fault_of_part, short_command
 from node.runtime import tracing
 from node.store import alerts, dependencies, notices, outbox, runs
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.intervals import SignedInterval
 from node.store.outbox import OutgoingMessage

@@ -14,11 +14,11 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import cast
 
-from node.core import Core
 from node.model import times
 from node.model.diagnosis import PROBE_TIME
 from node.model.errors import HostError, TooManyRequests
 from node.store import bookings
+from node.store.core import Core
 
 _LINGER_S = 1
 """Time for which it stays open once it was reached: an answer may be lost, and asked for again."""

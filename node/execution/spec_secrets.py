@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.model import secrets
 from node.model.errors import FieldFault, HostError, InvalidDocument
@@ -20,6 +19,7 @@ from node.model.wire.participants import Introduction
 from node.model.wire.tasks import TaskDocument
 from node.plugins.contracts import Test
 from node.store import secrets as store
+from node.store.core import Core
 from node.trust.sealing import SPEC, SealingKey
 
 

@@ -13,11 +13,11 @@ from dataclasses import asdict
 
 import structlog
 
-from node.core import Core
 from node.model.audit import AuditBudget, AuditEntry
 from node.model.errors import ParleyError
 from node.runtime.batching import Batcher, act_when_woken
 from node.store import audit
+from node.store.core import Core
 
 _BATCH = 500
 _WAITING_MAX = 5000

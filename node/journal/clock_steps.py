@@ -21,12 +21,12 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from node.core import Core
 from node.model import times
 from node.model.errors import NotReady
 from node.model.times import format_duration, to_the_second
 from node.runtime.clock import ABSENCE_MAX, STEP_MIN
 from node.store import clock_steps
+from node.store.core import Core
 
 ASK_S = 5
 """Time between two questions to the other nodes for the time."""

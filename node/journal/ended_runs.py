@@ -10,7 +10,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.model.errors import DatabaseUnavailable
 from node.model.headline import headline
 from node.model.outcome import Judgement
@@ -18,6 +17,7 @@ from node.model.runstate import OVER, RunState
 from node.runtime import tracing
 from node.runtime.clock import LatchedEvent
 from node.store import runs
+from node.store.core import Core
 from node.store.database import Notice
 from node.store.runs import EndedRun
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from node.core import Core
 from node.model import times
 from node.runtime.settings import Settings
 from node.store import (
@@ -30,6 +29,7 @@ from node.store import (
     tasks,
     tokens,
 )
+from node.store.core import Core
 from node.store.database import Connection
 
 BATCH = 1000

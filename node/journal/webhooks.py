@@ -12,7 +12,6 @@ from uuid import UUID
 
 import orjson
 
-from node.core import Core
 from node.journal.troubles import read_troubles
 from node.model import times
 from node.model.errors import Conflict, HostError, NotFound, WebhookFailed
@@ -37,6 +36,7 @@ from node.plugins.contracts import DeliveryStatus
 from node.plugins.transport.posting import Poster
 from node.runtime.version import agent_of
 from node.store import alerts, meshes, outbox, tasks, webhooks
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.outbox import Message, MessageKind
 from node.store.webhooks import KeptWebhook

@@ -28,7 +28,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.targets import mere_targets, reported_content
 from node.model import times
@@ -93,6 +92,7 @@ from node.plugins.contracts import Inward, Test
 from node.runtime.settings import DEFAULT_LIMITS
 from node.runtime.threads import aside
 from node.store import audit, host_limits, shares, tasks
+from node.store.core import Core
 from node.store.database import Connection, Notice
 from node.store.host_limits import ReachedPeriod
 from node.store.notices import notify

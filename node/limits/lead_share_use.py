@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from node.core import Core
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.lead_shares import (
@@ -25,6 +24,7 @@ from node.model.spans import Span
 from node.model.wire.participants import HostShare, ProposalRequest, RunRequest
 from node.store import shares
 from node.store.bookings import Wanted
+from node.store.core import Core
 from node.store.database import Connection, Notice
 
 _NOTED_AGAIN = times.MINUTE

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from node.core import Core
 from node.model import times
 from node.model.lead_shares import OTHERS, LeadShares
 from node.model.wire.shares import LeadShare
 from node.peers.directory import Directory
 from node.store import shares
+from node.store.core import Core
 
 _SHOWN = times.DAY
 

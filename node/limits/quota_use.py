@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
-from node.core import Core
 from node.limits.host_limits import RATE, LimitKeeper
 from node.model import times
 from node.model.host_limits.caps import CapAccount, rate_text
@@ -63,6 +62,7 @@ from node.model.wire.participants import (
 )
 from node.store import host_limits, tasks
 from node.store.bookings import Wanted
+from node.store.core import Core
 from node.store.database import Connection
 
 _AT_ONCE = "at-once"

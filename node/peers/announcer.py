@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from node.client.peers import Peers
-from node.core import Core
 from node.model.announcement import Announcement, announcement_of, next_announcement
 from node.model.errors import (
     CopyOfNode,
@@ -40,6 +39,7 @@ from node.model.wire.participants import ConfirmationAnswer
 from node.peers.directory import Directory
 from node.peers.rivals import OwnProcess, ServingProcess
 from node.store import nodes, notices
+from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.trust.statements import InvalidStatementError, StatementKind, read_statement
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
@@ -19,6 +18,7 @@ from node.model.features import TOOL, Feature
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
 from node.runtime.version import program_version
 from node.store import nodes, notices
+from node.store.core import Core
 from node.store.database import Connection
 
 VERSION = "version"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from node.core import Core
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.model.naming import Described, normalised_word
 from node.model.wire.directories import (
@@ -28,6 +27,7 @@ from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.peers.monitor import PeerMonitor
 from node.peers.registration import PeerRegistrar
+from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.trust.statements import InvalidStatementError, StatementKind, digests, read_statement
 

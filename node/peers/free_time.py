@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from node.core import Core
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.shortfall import Shortfall, shortfall
 from node.model.timeline import Occupation
 from node.store import bookings
+from node.store.core import Core
 
 _LIFE = 10 * times.SECOND
 

@@ -19,7 +19,6 @@ import structlog
 
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
-from node.core import Core
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
 from node.model.naming import find_clash
 from node.model.nodekinds import NodeKind
@@ -29,6 +28,7 @@ from node.peers.directory import Directory
 from node.peers.foreign import ForeignNodes
 from node.peers.host_states import HostStates
 from node.store import nodes, outbox
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.store.notices import notify

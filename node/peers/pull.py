@@ -25,7 +25,6 @@ from uuid import UUID
 import structlog
 
 from node.client.peers import Peer, Peers
-from node.core import Core
 from node.model import times
 from node.model.backoff import jittered_pause
 from node.model.errors import ParleyError, PeerAnswered, TooLarge
@@ -40,6 +39,7 @@ from node.model.wire.work import (
     WorkRequest,
 )
 from node.peers.directory import Directory
+from node.store.core import Core
 from node.store.database import Notice
 
 WAIT = 15 * times.SECOND

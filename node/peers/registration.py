@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from node.client.peers import Peers
-from node.core import Core
 from node.model.errors import (
     Conflict,
     FieldFault,
@@ -17,6 +16,7 @@ from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.peers.foreign import ForeignNodes
 from node.store import nodes, notices
+from node.store.core import Core
 from node.store.nodes import ForeignNode, KnownNode
 from node.trust.identities import fingerprint
 from node.trust.lineage import Lineage

@@ -17,13 +17,13 @@ from functools import partial
 import structlog
 
 from node.client.peers import Peers
-from node.core import Core
 from node.model.errors import Conflict, HostError, NotAuthenticated, ParleyError
 from node.model.features import Feature, has_feature
 from node.model.times import to_the_second
 from node.peers.directory import Directory
 from node.runtime.threads import aside
 from node.store import nodes, notices
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.trust.identities import fingerprint

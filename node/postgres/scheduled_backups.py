@@ -11,13 +11,13 @@ from pathlib import Path
 
 import structlog
 
-from node.core import Core
 from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.postgres import backups
 from node.postgres.backups import BackupDirectory
 from node.runtime.threads import aside
 from node.runtime.version import program_version
+from node.store.core import Core
 from node.store.schema import place_of
 
 log = structlog.get_logger()

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
-from node.core import Core
 from node.execution.transforming import TransformResult
 from node.model import archiving, times
 from node.model.errors import ArchiverFailed, HostError, ParleyError, reason_of
@@ -37,6 +36,7 @@ from node.results.transforms import Transforms
 from node.runtime.clock import LatchedEvent
 from node.store import archives, notices
 from node.store.archives import DeliverySettlement
+from node.store.core import Core
 from node.store.database import Notice, Record
 
 POLL_S = 10.0

@@ -12,13 +12,13 @@ from typing import Any
 
 import structlog
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.spec_secrets import SpecSecrets
 from node.model.secrets import REDACTED, SEAL_PREFIX, is_sealed, secret_fields
 from node.results.archives import digest_of
 from node.results.sealing import sealed_spec
 from node.store import sealing
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.sealing import PostedSecrets
 from node.trust.sealing import MEMBERSHIP, POSTED, WEBHOOK

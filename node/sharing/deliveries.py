@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from node.core import Core
 from node.model import times
 from node.model.wire.campaigns import Campaign
 from node.model.wire.meshes import Delivery
 from node.sharing.usage import UsageReader
 from node.store import meshes
+from node.store.core import Core
 
 _KEPT = times.MINUTE
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from node.core import Core
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.named_secrets import KeptSecret, purpose_of, user_refusal
 from node.model.wire.secrets import Secret, SecretDocument, SecretTerms
 from node.peers.directory import Directory
 from node.store import secrets
+from node.store.core import Core
 
 
 class SecretStore:

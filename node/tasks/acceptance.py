@@ -23,7 +23,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.spec_secrets import SpecSecrets
 from node.execution.targets import ForeignTargets, mere_targets
@@ -65,6 +64,7 @@ from node.model.wire.participants import FreedRuns, Introduction, IntroductionAn
 from node.plugins.contracts import Test
 from node.runtime.batching import Batcher
 from node.store import bookings, changes, host_limits, nodes, notices, tasks
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.tasks import StoreAlong, StoredTask
 

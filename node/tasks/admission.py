@@ -21,7 +21,6 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.limits.host_limits import LimitKeeper
 from node.model import times
@@ -47,6 +46,7 @@ from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
 from node.store import notices, outbox
+from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.store.outbox import OutgoingMessage
 from node.store.tasks import StoreAlong, StoredTask

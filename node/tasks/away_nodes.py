@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from node.core import Core
 from node.model.errors import PeerUnreachable
+from node.store.core import Core
 from node.store.nodes import KnownNode
 
 Answer = TypeVar("Answer")

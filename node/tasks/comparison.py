@@ -16,11 +16,11 @@ from typing import Protocol
 
 import structlog
 
-from node.core import Core
 from node.model.errors import ParleyError
 from node.model.wire.comparisons import NodeComparison, TaskComparison
 from node.peers.directory import Directory
 from node.store import nodes
+from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.tasks.confirmation import TaskConfirmer
 

@@ -14,7 +14,6 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.model.errors import NotAllowed, ParleyError
 from node.model.features import Feature, has_feature
 from node.model.reasons import unknown_to_lead
@@ -31,6 +30,7 @@ from node.peers.announcer import Announcer, Heard
 from node.peers.directory import Directory
 from node.peers.rivals import ASK_AGAIN_S, SILENT, OwnProcess, ProcessesHeard, Standing
 from node.store import nodes, outbox, tasks
+from node.store.core import Core
 from node.tasks.termination import TaskTerminator
 
 log = structlog.get_logger()

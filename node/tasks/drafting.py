@@ -22,7 +22,6 @@ from uuid import UUID
 
 import orjson
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.spec_secrets import SpecSecrets
 from node.model.contexts import offered_contexts
@@ -42,6 +41,7 @@ from node.peers.directory import Directory
 from node.plugins.binding import check_version
 from node.plugins.contracts import Test, Tool
 from node.sharing.campaigns import Campaigns
+from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest

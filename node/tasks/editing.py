@@ -18,7 +18,6 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.core import Core
 from node.limits.host_limits import LimitKeeper
 from node.model import changes as changed
 from node.model import times
@@ -59,6 +58,7 @@ from node.store import (
     tasks,
 )
 from node.store.changes import TaskChange
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.outbox import MessageKind, OutgoingMessage
 from node.store.tasks import StoredTask

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import structlog
 
-from node.core import Core
 from node.model import times
 from node.model.reasons import lead_silent, left_by_outsider
 from node.model.taskstate import TaskState
 from node.model.wire.participants import TaskEnd
 from node.runtime.clock import StepWatcher
 from node.store import clock_steps, nodes, outside
+from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.tasks.termination import TaskTerminator
 

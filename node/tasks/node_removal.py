@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from node.core import Core
 from node.model.errors import NotFound, ParleyError
 from node.model.reason import Reason
 from node.model.reasons import lead_gone, participant_gone, removed_on
@@ -21,6 +20,7 @@ from node.model.wire.nodes import NodeRemoval
 from node.model.wire.participants import TaskEnd
 from node.peers.directory import Directory
 from node.store import nodes, notices
+from node.store.core import Core
 from node.store.database import Connection
 from node.tasks.termination import EndedTasks, TaskTerminator
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from node.client.peers import Peers
-from node.core import Core
 from node.model.errors import (
     Conflict,
     FieldFault,
@@ -35,6 +34,7 @@ from node.model.wire.keys import (
 from node.peers.directory import Directory
 from node.peers.successions import Successions
 from node.store import nodes
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.tasks.node_removal import NodeRemover

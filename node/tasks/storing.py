@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from node.core import Core
 from node.limits.host_limits import LimitKeeper
 from node.model.errors import Conflict, LimitUsedUp, PeerUnreachable
 from node.model.host_limits.standing import LimitStanding
@@ -18,6 +17,7 @@ from node.model.wire.archives import ArchiveChoice
 from node.results.archives import Archives
 from node.runtime.batching import Batcher
 from node.store import notices, outbox, tasks
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.tasks import FirstPlanning, Made, StoreAlong, StoredTask

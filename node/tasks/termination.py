@@ -23,7 +23,6 @@ from functools import partial
 from itertools import chain
 from uuid import UUID
 
-from node.core import Core
 from node.model import times
 from node.model.changes import require_revision
 from node.model.errors import HostError, NotAllowed, NotFound
@@ -43,6 +42,7 @@ from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.model.wire.tasks import Participant
 from node.store import bookings, dependencies, gaps, notices, outbox, runs, seats, tasks
+from node.store.core import Core
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import LockedRun, NextAttempt

@@ -11,7 +11,6 @@ import random
 from collections.abc import Sequence
 from uuid import UUID
 
-from node.core import Core
 from node.limits.host_limits import LimitKeeper
 from node.limits.lead_share_use import ShareEnforcer
 from node.limits.quota_use import LimitEnforcer
@@ -36,6 +35,7 @@ from node.model.wire.participants import (
 from node.runtime.batching import Batcher
 from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
+from node.store.core import Core
 from node.store.database import Notice
 from node.timetable.holds import HoldBooker, ToolFigure
 from node.timetable.proposals import Proposals

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.model.errors import ParleyError
 from node.model.exchangestate import NegotiationState
 from node.model.wire.participants import CommitRequest, Release
 from node.store import bookings, notices
 from node.store.bookings import ExpiredHold
+from node.store.core import Core
 from node.timetable.booking import TimeLine
 
 _EXPIRED_MAX = 200

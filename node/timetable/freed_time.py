@@ -15,13 +15,13 @@ from uuid import UUID
 
 import structlog
 
-from node.core import Core
 from node.model.errors import ParleyError
 from node.model.refusals import RefusalMemory
 from node.model.spans import Span
 from node.model.wire.participants import FREED_MAX, FreedTime, Proposal, ProposalRequest
 from node.runtime.batching import act_when_woken
 from node.store import seats, tasks
+from node.store.core import Core
 from node.store.database import Notice
 from node.store.notices import notify
 from node.timetable.booking import TimeLine

@@ -22,7 +22,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
 
-from node.core import Core
 from node.limits.lead_share_use import ShareEnforcer
 from node.limits.quota_use import LimitEnforcer
 from node.model import ports
@@ -66,6 +65,7 @@ from node.model.wire.tasks import PRIORITY_MAX
 from node.runtime.settings import Settings
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
+from node.store.core import Core
 from node.store.database import Connection
 from node.timetable.proposals import ReportedObstacle, obstacle
 from node.timetable.superseding import other_attempt_reasons, supersede

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from node.core import Core
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
     CommitAnswer,
@@ -17,6 +16,7 @@ from node.model.wire.participants import (
     ProposalRequest,
     Release,
 )
+from node.store.core import Core
 from node.tasks.acceptance import Acceptance
 from node.timetable.booking import TimeLine
 from node.timetable.freed_time import FreedTimeNotifier

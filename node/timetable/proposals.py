@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from node.core import Core
 from node.limits.lead_share_use import ShareEnforcer
 from node.limits.quota_use import LimitedRequest, LimitEnforcer
 from node.model import times
@@ -51,6 +50,7 @@ from node.model.wire.participants import (
 )
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask, Hold
+from node.store.core import Core
 from node.store.database import Connection, Notice
 
 _SOON = 2 * times.SECOND

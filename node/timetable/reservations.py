@@ -19,7 +19,6 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.model import times
 from node.model.changes import patched_document, require_revision
@@ -44,6 +43,7 @@ from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
 from node.sharing.campaigns import unknown_campaign
 from node.store import campaigns, notices, pools, reservations, seats, tasks
+from node.store.core import Core
 from node.store.database import Connection, Record
 from node.store.reservations import ReservationFilter, ReservationTerms
 from node.store.tasks import Made

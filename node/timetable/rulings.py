@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from node.core import Core
 from node.model.errors import NotAllowed, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState, NegotiationState
 from node.model.outside_leads import is_outside
@@ -13,6 +12,7 @@ from node.model.ranks import FIRM
 from node.model.wire.participants import CommitAnswer, CommitRequest, DecisionAnswer
 from node.store import bookings, notices
 from node.store.bookings import ExchangeRuling
+from node.store.core import Core
 from node.store.database import Connection
 
 

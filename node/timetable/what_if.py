@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from node.core import Core
 from node.limits.host_limits import LimitKeeper
 from node.model.host_limits.rules import rank_under
 from node.model.ranks import OWN
 from node.model.wire.impacts import DISPLACED_MAX, Impact, ImpactRequest
 from node.store import impacts
+from node.store.core import Core
 
 
 class ImpactEstimator:

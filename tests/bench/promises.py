@@ -20,13 +20,13 @@ from typing import Any
 
 import aiohttp
 
-from node.core import Core
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.journal.retention import Purger, rules_of
 from node.model import times
 from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings
+from node.store.core import Core
 from node.store.database import PostgresDatabase
 from tests.bench import starts
 from tests.bench.booking import idle

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from node.core import Core
 from node.model import times
 from node.operation.metrics import registry_of
 from node.operation.readiness import readiness_of
@@ -17,6 +16,7 @@ from node.postgres import ServerBinaries, backups, binaries
 from node.postgres.scheduled_backups import RETRY, ScheduledBackups
 from node.runtime.settings import Settings
 from node.store import maintenance
+from node.store.core import Core
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer

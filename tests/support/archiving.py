@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 
 from aiohttp import web
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.tool_runner import ToolRunner
 from node.model.wire.archives import ArchiveDocument
@@ -24,6 +23,7 @@ from node.results.delivery import DocumentForm, ResultDeliverer
 from node.results.transforms import Transforms
 from node.runtime.clock import Clock
 from node.runtime.settings import Settings
+from node.store.core import Core
 from node.store.database import Database
 from tests.support.loopback import serving
 

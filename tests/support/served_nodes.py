@@ -19,7 +19,6 @@ from node.access.certificates import ServerCertificates
 from node.api.app import application, listen, runner, tls_of
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
-from node.core import Core
 from node.model import times
 from node.model.host_limits.document import EVERYTHING
 from node.model.principals import Role
@@ -27,6 +26,7 @@ from node.runtime.clock import Clock, SystemClock
 from node.runtime.settings import Settings
 from node.service import NodeDependencies, NodeService
 from node.store import nodes, tokens
+from node.store.core import Core
 from node.store.database import PostgresDatabase
 from node.store.tokens import StoredToken
 from node.trust.key_files import KeyFile

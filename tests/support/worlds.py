@@ -22,7 +22,6 @@ from lead.exchange.workers import Workers, WorkerSettings
 from lead.model.participants import ParticipantClient
 from lead.service.assembly import lead_functions, lead_of
 from node.client.peers import Peer, Peers
-from node.core import Core
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
@@ -62,6 +61,7 @@ from node.pscheduler.leading.hosts import pscheduler_hosts
 from node.runtime.settings import Settings
 from node.service import NodeDependencies, NodeService
 from node.store import nodes, outbox, tasks
+from node.store.core import Core
 from node.store.database import Database
 from node.store.outbox import MessageKind
 from node.tasks.acceptance import stored_task

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from node.core import Core
 from node.model import times
 from node.model.errors import PeerUnreachable
 from node.runtime.settings import Settings
+from node.store.core import Core
 from node.store.database import Database
 from node.store.nodes import KnownNode
 from node.tasks.away_nodes import AwayNodes

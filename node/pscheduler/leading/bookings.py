@@ -18,7 +18,6 @@ from uuid import UUID
 import structlog
 
 from node.client.pscheduler import JsonObject, PschedulerHost
-from node.core import Core
 from node.model import times
 from node.model.errors import InvalidDocument, NotAllowed, NotFound, ParleyError, PeerError
 from node.model.exchangestate import NegotiationState
@@ -29,6 +28,7 @@ from node.pscheduler.leading import delegation
 from node.pscheduler.leading.delegation import DELEGATED
 from node.pscheduler.leading.results import part_of_result
 from node.store import pscheduler_bookings as store
+from node.store.core import Core
 from node.store.pscheduler_bookings import BookedThere, BookingState, Membership
 
 LOOKED_AT_BEFORE = 5 * times.SECOND

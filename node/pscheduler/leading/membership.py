@@ -12,7 +12,6 @@ from uuid import UUID, uuid5
 import structlog
 
 from node.client.pscheduler import PschedulerHost
-from node.core import Core
 from node.model.errors import NotAllowed, NotFound, RequestError
 from node.model.nodekinds import place_of
 from node.model.wire.participants import Introduction, IntroductionAnswer
@@ -26,6 +25,7 @@ from node.pscheduler.leading.delegation import (
 from node.pscheduler.leading.translation import TranslatedTask, posted_document, translated_task
 from node.pscheduler.tests.contract import Document
 from node.store import pscheduler_bookings as store
+from node.store.core import Core
 from node.store.pscheduler_bookings import Membership, MembershipState
 
 _ATTEMPTS_MAX = 20

@@ -19,7 +19,6 @@ from uuid import UUID, uuid5
 import structlog
 
 from node.client.pscheduler import JsonObject, PschedulerHost
-from node.core import Core
 from node.model import times
 from node.model.digests import fingerprint
 from node.model.errors import (
@@ -70,6 +69,7 @@ from node.pscheduler.leading.membership import Memberships
 from node.pscheduler.leading.translation import data_of_all
 from node.pscheduler.refusals import Refusal as TextRefusal
 from node.store import pscheduler_bookings as store
+from node.store.core import Core
 from node.store.pscheduler_bookings import (
     BookedThere,
     BookingState,

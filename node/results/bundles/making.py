@@ -22,7 +22,6 @@ from uuid import UUID
 
 import orjson
 
-from node.core import Core
 from node.execution.catalog import Capabilities
 from node.model.errors import Conflict, HostError, NotFound, TooLarge
 from node.model.runstate import OVER, RunState
@@ -47,6 +46,7 @@ from node.plugins import registry
 from node.results.bundles.verification import MERGED
 from node.runtime.version import program_version
 from node.store import intervals, runs
+from node.store.core import Core
 from node.store.database import Connection, Record
 from node.store.runs import KeptPart, LockedRun
 from node.trust.statements import StatementKind, digests
