@@ -113,7 +113,7 @@ def with_examples(path: str, command: click.Command | None) -> click.Command | N
 _TABLE = rows("""
     up services               Run one node here: API, page, lead, and a private Postgres unless
                               --dsn is given.
-    lab lab                   Run several nodes on this host, for trying and testing.
+    lab lab.commands          Run several nodes on this host, for trying and testing.
     rtt shortcuts             Measure round-trip time and loss to HOST, any host.
     latency shortcuts         Measure delay, loss and jitter each way between nodes A (default: this
                               one) and B.

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.postgres.cluster import PrivateCluster
 from tests.acceptance import evil
 from tests.acceptance.hostility import newest

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from node.cli.lab.nodes import module_environment
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab.nodes import module_environment
 from node.runtime.clock import SystemClock
 from tests.acceptance.outsider import Outsider
 from tests.support.receivers import free_port

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from node.cli.lab.supervisor import Lab
 from node.execution import proctable, releaser
-from node.lab.supervisor import Lab
 from tests.acceptance.conftest import Everywhere
 from tests.acceptance.outsider import Json, Outsider, booked, instant
 from tests.integration.host_leftovers import descendants

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from node.lab.supervisor import Lab
+from node.cli.lab.supervisor import Lab
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.patience import PATIENCE_S
 

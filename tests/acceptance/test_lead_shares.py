@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from node.lab.supervisor import Lab
+from node.cli.lab.supervisor import Lab
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, instant
 from tests.support.command_line import CommandResult

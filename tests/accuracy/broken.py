@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from node.lab.wan import WanSettings
+from node.cli.lab.wan import WanSettings
 from node.plugins import registry
 from node.plugins.contracts import Merged, Test
 from node.plugins.plausibility import with_notes

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from node.cli.lab.wan import WanSettings
 from node.execution.trial import Trial
-from node.lab.wan import WanSettings
 from tests.accuracy.ground import Truth
 from tests.accuracy.serving import NAME
 

@@ -1,4 +1,4 @@
-"""A broken WAN: ``python -m tests.accuracy.faults FAULT …`` is ``node.lab.wan`` with a fault.
+"""A broken WAN: ``python -m tests.accuracy.faults FAULT …`` is ``node.cli.lab.wan`` with a fault.
 
 Only IPv4 is broken. Instants count from the first packet that a site sends to another one.
 """
@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from node.lab import wan
-from node.lab.wan import Wan
+from node.cli.lab import wan
+from node.cli.lab.wan import Wan
 
 MIDDLE_S = 3.0
 """The path dies this long after the first packet."""

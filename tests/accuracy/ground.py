@@ -18,11 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from node.cli.lab import wan
+from node.cli.lab.namespaces import Namespaces, NamespaceSite
+from node.cli.lab.wan import Site, WanSettings
 from node.execution import process
 from node.execution.trial import Trial, run_trial
-from node.lab import wan
-from node.lab.namespaces import Namespaces, NamespaceSite
-from node.lab.wan import Site, WanSettings
 from node.plugins.contracts import Command, PartContext, Test, Tool
 from node.runtime.clock import SystemClock
 from tests.accuracy import serving
@@ -115,7 +115,7 @@ class Ground:
             await _in(a, "ip", f"-{version}", "route", "flush", "cache")
         behind = Site(b.namespace, (*b.site.addresses, *_FAR.values()))
         words = wan.arguments([a.site, behind], settings)
-        program = ["node.lab.wan"] if fault is None else ["tests.accuracy.faults", fault]
+        program = ["node.cli.lab.wan"] if fault is None else ["tests.accuracy.faults", fault]
         emulator = await process.start([sys.executable, "-m", *program, *words])
         truth = Truth()
         try:

@@ -11,7 +11,7 @@ PREFACE = """\
 # Reported and true values of the tests
 
 Created by `make accuracy`: two network namespaces on one host, an emulated WAN between them
-(`node/lab/wan.py`), and behind it a name server, a web server and a link with an MTU of its own.
+(`node/cli/lab/wan.py`), behind it a name server, a web server and a link with an MTU of its own.
 The WAN has the delay and rate of the first column, and counts the packets that it lost: the true
 loss is the actual one, not the configured probability. Both ends share one clock, so one-way
 figures have no clock error. Delays include two wake-ups of the emulator, some 0.1 ms, and those of

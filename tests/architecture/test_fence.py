@@ -99,7 +99,7 @@ OPEN_TO_LEAD = (
 ASSEMBLING = ("lead.service.assembly", "lead.simulation")
 """The parts of lead that build nodes."""
 
-CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.lab", "node.web")
+CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.web")
 """The simulation assembles whole nodes over a Postgres, but none of the parts at a border."""
 
 PLUGIN_FOLDERS = ("node.plugins.tests", "node.plugins.tools", "node.plugins.archivers")
@@ -288,4 +288,4 @@ def test_the_pool_of_threads_is_for_computations() -> None:
         for node in nodes(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"to_thread", "run_in_executor"}
     }
-    assert {each for each in callers if not within(each, "node.cli", "node.lab")} == COMPUTING_ASIDE
+    assert {each for each in callers if not within(each, "node.cli")} == COMPUTING_ASIDE

@@ -101,7 +101,7 @@ WAYS_OUT: dict[str, Way] = {
     "node/execution/transforming.py": Way("this host", "owner"),
     "node/execution/versions.py": Way("this host", "owner"),
     "node/postgres/": Way("database", "owner"),
-    "node/lab/": Way("this host", "owner"),
+    "node/cli/lab/": Way("this host", "owner"),
     "node/execution/contexts.py": Way("this host", "owner"),
     "node/execution/netlink.py": Way("this host", "owner"),
     "node/execution/releaser.py": Way("this host", "owner"),

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import asyncpg
 
+from node.cli.lab import nodes
+from node.cli.lab.nodes import LabNode, NodePlan
+from node.cli.lab.supervisor import Lab
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab import nodes
-from node.lab.nodes import LabNode, NodePlan
-from node.lab.supervisor import Lab
 from node.runtime.clock import SystemClock
 from node.trust.keys import NodeKey
 

@@ -24,10 +24,10 @@ from typing import Any
 import aiohttp
 import asyncpg
 
+from node.cli.lab import loopback
+from node.cli.lab.nodes import module_environment, names
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab import loopback
-from node.lab.nodes import module_environment, names
 from node.model.errors import HostError
 from node.model.host_limits.document import EVERYTHING
 from node.postgres import PrivateCluster, ServerBinaries, locate

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from node.lab.supervisor import Lab
+from node.cli.lab.supervisor import Lab
 from tests.described.running import PHASES, ask
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from node.cli.lab.nodes import module_environment
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab.nodes import module_environment
 from tests.hostile.messages import Actor, Message, permitted
 from tests.hostile.scene import Scene
 

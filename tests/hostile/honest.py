@@ -21,9 +21,9 @@ from typing import Any
 import aiohttp
 import orjson
 
+from node.cli.lab.nodes import module_environment
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab.nodes import module_environment
 from node.runtime.clock import SystemClock
 from tests.hostile.scene import Scene, Site
 

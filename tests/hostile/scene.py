@@ -23,8 +23,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from node.lab.nodes import LabNode, NodePlan, node_command
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import LabNode, NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.model import times
 from node.model.host_limits.document import EVERYTHING
 from node.trust.keys import NodeKey

@@ -8,9 +8,9 @@ import json
 import sys
 from pathlib import Path
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab, serve
-from node.lab.wan import WanSettings
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab, serve
+from node.cli.lab.wan import WanSettings
 
 FAKE = str(Path(__file__).with_name("fake_node.py"))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from node.lab.wan import WanSettings
+from node.cli.lab.wan import WanSettings
 from node.plugins import registry
 from node.plugins.contracts import Merged
 from tests.accuracy.__main__ import rows_of

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from node.cli.lab.nodes import module_environment
 from node.execution import process
-from node.lab.nodes import module_environment
 from tests.chaos.battle import fight
 from tests.chaos.plan import Plan
 from tests.integration.host_leftovers import nothing_left

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from node.lab.nodes import LabNode
+from node.cli.lab.nodes import LabNode
 from node.model import times
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase

@@ -17,12 +17,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from node.cli.lab import loopback, nodes
+from node.cli.lab.loopback import claim
+from node.cli.lab.supervisor import Lab
+from node.cli.lab.wan import WanSettings
 from node.execution import process, proctable
 from node.execution.process import RunningProcess
-from node.lab import loopback, nodes
-from node.lab.loopback import claim
-from node.lab.supervisor import Lab
-from node.lab.wan import WanSettings
 from node.model.errors import HostError, NotFound
 from tests.integration.host_leftovers import descendants, nothing_left
 from tests.integration.lab_program import fake_command

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from node.cli.lab import namespaces, wan
+from node.cli.lab.namespaces import Namespaces, NamespaceSite
+from node.cli.lab.wan import WanSettings
 from node.execution import process
-from node.lab import namespaces, wan
-from node.lab.namespaces import Namespaces, NamespaceSite
-from node.lab.wan import WanSettings
 from node.model.errors import HostError
 from tests.integration.host_leftovers import nothing_left
 
@@ -38,7 +38,7 @@ async def emulated(names: str, settings: WanSettings) -> AsyncIterator[list[Name
     sites = created.create()
     try:
         words = wan.arguments([namespace_site.site for namespace_site in sites], settings)
-        argv = [sys.executable, "-m", "node.lab.wan", *words]
+        argv = [sys.executable, "-m", "node.cli.lab.wan", *words]
         emulator = await process.start(argv, cwd=Path.cwd())
         try:
             await emulator.wait_for_output(wan.READY)
@@ -179,7 +179,7 @@ def test_a_set_up_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyP
 async def test_what_a_killed_owner_left_is_removed_by_the_next() -> None:
     """Namespaces and bridges of a dead process are removed by the next lab."""
     script = (
-        "import os; from node.lab.namespaces import Namespaces\n"
+        "import os; from node.cli.lab.namespaces import Namespaces\n"
         "Namespaces(['a', 'b']).create(); print('made', flush=True); os.kill(os.getpid(), 9)"
     )
     owner = await process.start([sys.executable, "-c", script], cwd=Path.cwd())

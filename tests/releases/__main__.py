@@ -19,9 +19,9 @@ from pathlib import Path
 
 import asyncpg
 
+from node.cli.lab.nodes import LabNode, NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.execution import process
-from node.lab.nodes import LabNode, NodePlan, node_command
-from node.lab.supervisor import Lab
 from node.postgres import ServerBinaries, locate
 from node.runtime.clock import SystemClock
 from node.store.schema import schema_version

@@ -21,10 +21,10 @@ from typing import Any
 import asyncpg
 
 from deploy.released import check_out
+from node.cli.lab.nodes import LabNode, NodePlan, module_environment
+from node.cli.lab.supervisor import Lab
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab.nodes import LabNode, NodePlan, module_environment
-from node.lab.supervisor import Lab
 from node.runtime.clock import SystemClock
 from node.store.schema import schema_version
 from tests.support.command_line import run_command

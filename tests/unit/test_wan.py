@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.lab import wan
-from node.lab.wan import Site, Wan, WanSettings
+from node.cli.lab import wan
+from node.cli.lab.wan import Site, Wan, WanSettings
 
 SITES = [
     Site("a", ("10.88.0.1", "fd00::1")),

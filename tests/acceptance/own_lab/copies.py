@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import asyncpg
 
-from node.lab.nodes import NodePlan
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import NodePlan
+from node.cli.lab.supervisor import Lab
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left
 from tests.support.patience import PATIENCE_S

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from node.lab.supervisor import Lab
-from node.lab.wan import WanSettings
+from node.cli.lab.supervisor import Lab
+from node.cli.lab.wan import WanSettings
 from tests.acceptance.outsider import Json, Outsider
 from tests.integration.host_leftovers import nothing_left
 

@@ -13,8 +13,8 @@ import aiohttp
 import asyncpg
 import pytest
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.trust.keys import NodeKey
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left

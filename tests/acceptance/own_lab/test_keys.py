@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from node.cli.lab.supervisor import Lab
 from node.execution import process
-from node.lab.supervisor import Lab
 from node.model.errors import HostError
 from node.trust.keys import NodeKey
 from tests.acceptance.commands import parley

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from node.cli.lab import nodes
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.execution import process
-from node.lab import nodes
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
 from node.model.errors import HostError
 from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.own_lab.copies import elsewhere, execute, lab_of, outsiders

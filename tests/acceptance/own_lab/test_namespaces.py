@@ -9,8 +9,8 @@ from math import comb
 import aiohttp
 import pytest
 
-from node.lab.supervisor import Lab
-from node.lab.wan import WanSettings
+from node.cli.lab.supervisor import Lab
+from node.cli.lab.wan import WanSettings
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left
 

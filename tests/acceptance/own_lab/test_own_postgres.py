@@ -18,9 +18,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from node.cli.lab.nodes import module_environment
 from node.execution import process, proctable
 from node.execution.process import RunningProcess
-from node.lab.nodes import module_environment
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.nightly]

@@ -21,8 +21,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.results.bundles.verification import check_bundle, parse_bundle
 from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings

@@ -14,8 +14,8 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.results.bundles.verification import Outcome, check_bundle, parse_bundle
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, booked

@@ -17,11 +17,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from node.cli.lab.nodes import module_environment
 from node.cli.profiles import Profiles, read_profiles
 from node.cli.service_account import acting_for, hand_over
 from node.execution import process, proctable
 from node.execution.process import RunningProcess
-from node.lab.nodes import module_environment
 from node.model.errors import HostError, ParleyError
 from node.postgres.access import present_database, served_database
 from node.runtime.clock import SystemClock

@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
-from node.lab.wan import WanSettings
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
+from node.cli.lab.wan import WanSettings
 from node.trust.keys import NodeKey
 from node.trust.tls import unchecked_options
 from tests.acceptance.commands import parley

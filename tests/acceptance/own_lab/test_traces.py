@@ -19,8 +19,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from node.lab.nodes import NodePlan, node_command
-from node.lab.supervisor import Lab
+from node.cli.lab.nodes import NodePlan, node_command
+from node.cli.lab.supervisor import Lab
 from node.runtime.tracing import HEADER
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left

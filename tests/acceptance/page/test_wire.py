@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from node.lab.supervisor import Lab
+from node.cli.lab.supervisor import Lab
 from tests.acceptance.outsider import Outsider
 from tests.support.browser import new_page
 from tests.support.page_opened import LIVE

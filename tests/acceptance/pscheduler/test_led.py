@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from node.lab.supervisor import Lab
+from node.cli.lab.supervisor import Lab
 from node.model import times
 from node.runtime.clock import SystemClock
 from tests.acceptance.conftest import facade_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from node.cli.lab import WISHES, run_demo, usage_lines
+from node.cli.lab.commands import WISHES, run_demo, usage_lines
+from node.cli.lab.nodes import LabNode
 from node.cli.progress import Progress
 from node.client.users import UserClient
-from node.lab.nodes import LabNode
 from node.runtime.clock import SystemClock
 
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from node.cli.commands import COMMANDS
 from node.cli.failures import error_text
 from node.cli.invocation import DEFAULT_SERVER, Invocation
-from node.cli.lab import _Loss, wan_of, wan_sentence
+from node.cli.lab.commands import _Loss, wan_of, wan_sentence
+from node.cli.lab.wan import WanSettings
 from node.cli.main import FOREIGN, option_suggestion, parley, suggestion, wants_json
 from node.cli.shortcuts import _FIELDS, spec_of
 from node.client.users import UserClient
-from node.lab.wan import WanSettings
 from node.model.errors import (
     FieldFault,
     InvalidDocument,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from node.cli.lab import death_reason, ready_line, ready_text, run_with_lab
+from node.cli.lab.commands import death_reason, ready_line, ready_text, run_with_lab
+from node.cli.lab.nodes import LabNode, settings_given
 from node.cli.progress import Progress
-from node.lab.nodes import LabNode, settings_given
 from node.model.errors import DatabaseUnavailable, HostError
 
 

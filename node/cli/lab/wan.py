@@ -1,7 +1,7 @@
 """The emulated WAN: a program that carries packets between network namespaces.
 
-``python -m node.lab.wan --site NAMESPACE=ADDRESS[,ADDRESS…] …`` opens the TUN device ``wan0`` in
-every namespace and forwards each packet to the site that has its destination address. A packet
+``python -m node.cli.lab.wan --site NAMESPACE=ADDRESS[,ADDRESS…] …`` opens the TUN device ``wan0``
+in every namespace and forwards each packet to the site that has its destination address. A packet
 first waits for its sender's uplink (rate, and a queue with a limit, beyond which it is dropped at
 the tail), may then be lost, and arrives one delay later. Every direction has the same delay and the
 same loss probability, drawn from its own seeded generator, so that directions are independent.
@@ -191,7 +191,7 @@ class Wan:
 
 
 def arguments(sites: Sequence[Site], settings: WanSettings) -> list[str]:
-    """Return the arguments after ``python -m node.lab.wan`` for these sites and settings."""
+    """Return the arguments after ``python -m node.cli.lab.wan`` for these sites and settings."""
     words = [f"--delay-ms={settings.delay_ms}", f"--loss={settings.loss}"]
     words += [f"--queue-ms={settings.queue_ms}", f"--seed={settings.seed}"]
     if settings.rate_mbit is not None:
@@ -201,7 +201,7 @@ def arguments(sites: Sequence[Site], settings: WanSettings) -> list[str]:
 
 def parse(words: Sequence[str]) -> tuple[list[Site], WanSettings]:
     """Parse the output of :func:`arguments`; wrong arguments end the program with the usage."""
-    parser = argparse.ArgumentParser(prog="python -m node.lab.wan", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m node.cli.lab.wan", description=__doc__)
     parser.add_argument("--site", action="append", required=True, metavar="NAMESPACE=ADDRESS,…")
     parser.add_argument("--delay-ms", type=float, default=WanSettings.delay_ms)
     parser.add_argument("--loss", type=float, default=WanSettings.loss)

@@ -27,12 +27,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from node.cli.lab import loopback, nodes, wan
+from node.cli.lab.namespaces import Namespaces, NamespaceSite
+from node.cli.lab.nodes import CommandFactory, LabNode, NodePlan, node_command
+from node.cli.lab.wan import WanSettings
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.lab import loopback, nodes, wan
-from node.lab.namespaces import Namespaces, NamespaceSite
-from node.lab.nodes import CommandFactory, LabNode, NodePlan, node_command
-from node.lab.wan import WanSettings
 from node.model.errors import DatabaseUnavailable, NotFound
 from node.postgres import PrivateCluster, ServerBinaries, locate
 
@@ -58,7 +58,7 @@ class Lab:
     sentence when a node, the database or the emulator ends unexpectedly. The others continue.
     """
 
-    def __init__(  # noqa: PLR0913 - the last four have defaults that only tests change
+    def __init__(
         self,
         count: int,
         wan_settings: WanSettings | None = None,
@@ -194,7 +194,7 @@ class Lab:
     async def _start_wan(self, sites: list[NamespaceSite], settings: WanSettings) -> None:
         words = wan.arguments([site.site for site in sites], settings)
         emulator = await process.start(
-            [sys.executable, "-m", "node.lab.wan", *words], env=nodes.module_environment()
+            [sys.executable, "-m", "node.cli.lab.wan", *words], env=nodes.module_environment()
         )
         self._undo.push_async_callback(self._end_wan, emulator)
         await emulator.wait_for_output(wan.READY)

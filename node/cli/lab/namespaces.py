@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from node.cli.lab.wan import DEVICE, Site
 from node.execution import process
-from node.lab.wan import DEVICE, Site
 from node.model.errors import HostError
 
 MANAGEMENT_RANGES = ("10.87.0.0/16", "172.30.0.0/16", "198.18.0.0/16")

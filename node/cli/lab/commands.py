@@ -35,9 +35,9 @@ from node.model.loopback import is_exposed
 from node.model.times import duration_text
 
 if TYPE_CHECKING:
+    from node.cli.lab.nodes import LabNode
+    from node.cli.lab.wan import WanSettings
     from node.client.users import UserClient
-    from node.lab.nodes import LabNode
-    from node.lab.wan import WanSettings
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
     from node.runtime.clock import Clock
@@ -84,7 +84,7 @@ def new_lab(
     count: int, progress: Progress, wan: WanSettings | None = None, *, tls: bool = False
 ) -> LabHandle:
     """Return a lab that reports its start, and nodes that die."""
-    from node.lab.supervisor import Lab as RealLab  # loads the whole service
+    from node.cli.lab.supervisor import Lab as RealLab  # loads the whole service
 
     def note_death(name: str, why: str) -> None:
         progress.clear()
@@ -405,7 +405,7 @@ def wan_of(*, namespaces: bool, **network: float | None) -> WanSettings | None:
         return None
     if os.geteuid() != 0:
         raise NotAllowed("--namespaces needs root; run it with sudo, or without --namespaces")
-    from node.lab.wan import WanSettings
+    from node.cli.lab.wan import WanSettings
 
     return WanSettings(given.get("delay_ms", 0), given.get("loss", 0), given.get("rate_mbit"))
 
