@@ -16,10 +16,10 @@ import orjson
 from aiohttp import web
 
 from node.api import events, nodes, requests, runs, tasks
+from node.api.page import CONTENT_SECURITY_POLICY
 from node.api.routing import CURSOR_BY_KEY, NODE, PRINCIPAL, Query, Route
 from node.model import times
 from node.model.errors import NotFound
-from node.web.routes import CONTENT_SECURITY_POLICY
 
 _EVENTS_SHOWN = 200
 _NOTE = "Times are UTC. The page with JavaScript is at /; it shows more, and acts."

@@ -37,6 +37,7 @@ from pydantic import ValidationError
 
 from node.api import app
 from node.api.openapi import openapi_document
+from node.api.page import routes as page_routes
 from node.cli import logs
 from node.cli.options import options
 from node.cli.service_account import give_up_root
@@ -58,7 +59,6 @@ from node.store import readiness
 from node.store.mark import HostMarks
 from node.store.readiness import LeadProgram
 from node.trust.private_files import prepare_directory
-from node.web.routes import routes as page_routes
 
 if TYPE_CHECKING:
     from lead.service.lead import Lead

@@ -99,7 +99,7 @@ OPEN_TO_LEAD = (
 ASSEMBLING = ("lead.service.assembly", "lead.simulation")
 """The parts of lead that build nodes."""
 
-CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.web")
+CLOSED_TO_SIMULATION = ("node.api", "node.cli")
 """The simulation assembles whole nodes over a Postgres, but none of the parts at a border."""
 
 PLUGIN_FOLDERS = ("node.plugins.tests", "node.plugins.tools", "node.plugins.archivers")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from uuid import UUID, uuid5
 
+from node.api.page import routes
 from node.model import times
 from node.model.times import HOUR, MINUTE, SECOND, format_duration, format_instant
 from node.plugins.tests.http import TEST as HTTP
@@ -23,7 +24,6 @@ from node.plugins.tests.latency import TEST as LATENCY
 from node.plugins.tests.throughput import TEST as THROUGHPUT
 from node.runtime.clock import Synchronisation
 from node.store.database import Notice
-from node.web.routes import routes
 from tests.support.clocks import ManualClock
 from tests.support.page_stand_in import NAMESPACE, identity_of
 from tests.support.served_nodes import Asker, asker

@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 
 from aiohttp import web
 
+from node.api.page import routes
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.principals import Role
@@ -32,7 +33,6 @@ from node.model.wire.status import (
     RunsStatus,
 )
 from node.model.wire.tokens import Caller
-from node.web.routes import routes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

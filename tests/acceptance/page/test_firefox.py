@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from node.web import static_files
+from node.api.page import static_files
 from tests.acceptance.outsider import Outsider
 from tests.support.firefox import FirefoxPage, firefox
 from tests.support.mesh_day import MeshDay

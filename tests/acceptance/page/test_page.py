@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from node.api.page import static_files
 from node.cli.times import with_local_times
 from node.model import times
 from node.model.headline import headline
@@ -18,7 +19,6 @@ from node.model.verdict import Level
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.status import Attention
-from node.web import static_files
 from tests.support import page_scene as scene
 from tests.support.browser import Page
 from tests.support.page_opened import DRAWN, LIVE, TASKS, opened
@@ -532,5 +532,5 @@ async def test_headers_fence_the_page_in() -> None:
             again = {"If-None-Match": tag}
             async with session.get(server.make_url(path), headers=again) as response:
                 assert (response.status, await response.read()) == (304, b"")
-        async with session.get(server.make_url("/web/routes.py")) as response:
+        async with session.get(server.make_url("/web/uplot.LICENSE")) as response:
             assert response.status == 404

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from node.api.page import static_files
 from node.model.times import SECOND, parse_duration
-from node.web import static_files
 from tests.acceptance.outsider import Outsider
 from tests.architecture.sources import REPOSITORY
 from tests.support.accessibility import violations

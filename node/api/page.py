@@ -1,18 +1,35 @@
-"""Serve the page: ``/`` and ``/web/{name}``, with headers that restrict what it may do."""
+"""The page: the static files of ``node/web`` at ``/`` and ``/web/{name}``.
+
+It shows what the API returns, and consists of plain ES modules without a build step; ``app.js``
+connects the others. Every file in that folder with one of the known suffixes is served under its
+own name, with headers that restrict what the page may do.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePath
+from types import MappingProxyType
 from typing import Final
 
 from aiohttp import ETag, web
-
-from node.web import INDEX, StaticFile, static_files
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+_INDEX = "index.html"
+_MEDIA_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 _HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -22,13 +39,35 @@ _HEADERS: Final = {
 }
 
 
+@dataclass(frozen=True)
+class StaticFile:
+    """One file of the page; the tag is a hash of its content."""
+
+    media_type: str
+    body: bytes
+    tag: str
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """Return every file of the page by name; they are read once and change with the program."""
+    by_name: dict[str, StaticFile] = {}
+    for entry in (files("node") / "web").iterdir():
+        media_type = _MEDIA_TYPES.get(PurePath(entry.name).suffix)
+        if media_type is not None:
+            body = entry.read_bytes()
+            tag = hashlib.sha256(body).hexdigest()[:32]
+            by_name[entry.name] = StaticFile(media_type, body, tag)
+    return MappingProxyType(by_name)
+
+
 def routes() -> list[web.RouteDef]:
     """Return the page's routes, to be added to the node's application."""
     return [web.get("/", _index), web.get("/web/{name}", _file)]
 
 
 async def _index(request: web.Request) -> web.Response:
-    return _answer(request, static_files()[INDEX])
+    return _answer(request, static_files()[_INDEX])
 
 
 async def _file(request: web.Request) -> web.Response:
