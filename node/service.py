@@ -50,8 +50,6 @@ from node.journal.events import EventHub
 from node.journal.outbox import POLL_S, Outbox
 from node.journal.retention import Purger, rules_of, surplus_rules_of
 from node.journal.webhooks import Webhooks
-from node.limits.host_limits import LimitKeeper
-from node.limits.lead_shares import LeadSharing
 from node.model import times
 from node.model.contexts import Context, offered_contexts
 from node.model.errors import (
@@ -118,6 +116,8 @@ from node.runtime.settings import Settings
 from node.runtime.version import agent_of
 from node.sharing.campaigns import Campaigns
 from node.sharing.deliveries import Deliveries
+from node.sharing.host_limits import LimitKeeper
+from node.sharing.lead_shares import LeadSharing
 from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.secrets import SecretStore
 from node.sharing.usage import UsageReader

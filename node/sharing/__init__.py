@@ -1,1 +1,1 @@
-"""Sharing of nodes: campaigns, their usage, and pools."""
+"""Sharing of nodes: limits and quotas of owners, shares of leads, campaigns and pools."""

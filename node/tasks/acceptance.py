@@ -26,7 +26,6 @@ import structlog
 from node.execution.catalog import Capabilities
 from node.execution.spec_secrets import SpecSecrets
 from node.execution.targets import ForeignTargets, mere_targets
-from node.limits.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
 from node.model import times
 from node.model.contexts import Context, parse
 from node.model.errors import (
@@ -63,6 +62,7 @@ from node.model.wire.host_limits import TaskLimit, TaskRoom
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
 from node.runtime.batching import Batcher
+from node.sharing.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
 from node.store import bookings, changes, host_limits, nodes, notices, tasks
 from node.store.core import Core
 from node.store.database import Connection

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from node.execution.catalog import Capabilities
-from node.limits.host_limits import LimitKeeper
 from node.model import times
 from node.model.contexts import offered_contexts
 from node.model.errors import (
@@ -45,6 +44,7 @@ from node.model.wire.tasks import Participant, TaskDocument
 from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
+from node.sharing.host_limits import LimitKeeper
 from node.store import notices, outbox
 from node.store.core import Core
 from node.store.nodes import KnownNode

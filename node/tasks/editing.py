@@ -18,7 +18,6 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.limits.host_limits import LimitKeeper
 from node.model import changes as changed
 from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition, require_revision
@@ -46,6 +45,7 @@ from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
+from node.sharing.host_limits import LimitKeeper
 from node.store import (
     bookings,
     campaigns,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from node.execution.catalog import Capabilities
 from node.execution.targets import ForeignTargets
-from node.limits.host_limits import LimitKeeper
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.rules import LimitRefusal, Rule
 from node.model.host_limits.standing import LimitStanding
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.host_limits import LimitTrial, LimitTrialRequest, TaskLimit
 from node.peers.directory import Directory
+from node.sharing.host_limits import LimitKeeper
 from node.store.nodes import KnownNode
 from node.tasks.drafting import TaskDrafter
 from node.tasks.user_limits import UserLimits

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from node.limits.host_limits import LimitKeeper
 from node.model.errors import Conflict, LimitUsedUp, PeerUnreachable
 from node.model.host_limits.standing import LimitStanding
 from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.results.archives import Archives
 from node.runtime.batching import Batcher
+from node.sharing.host_limits import LimitKeeper
 from node.store import notices, outbox, tasks
 from node.store.core import Core
 from node.store.database import Connection

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from node.access.tokens import AccessTokens
-from node.limits.host_limits import LimitKeeper
 from node.model.errors import LimitRefused
 from node.model.host_limits.rules import LimitRefusal, User, Verdict
 from node.model.wire.host_limits import TaskLimit
 from node.model.wire.tasks import TaskDocument
+from node.sharing.host_limits import LimitKeeper
 from node.store.core import Core
 from node.store.tasks import StoredTask
 from node.tasks.drafting import TaskDrafter

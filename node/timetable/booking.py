@@ -11,9 +11,6 @@ import random
 from collections.abc import Sequence
 from uuid import UUID
 
-from node.limits.host_limits import LimitKeeper
-from node.limits.lead_share_use import ShareEnforcer
-from node.limits.quota_use import LimitEnforcer
 from node.model.digests import fingerprint, terms_fingerprint
 from node.model.errors import InvalidDocument, ParleyError
 from node.model.hold_limits import foreign_exchange
@@ -33,6 +30,9 @@ from node.model.wire.participants import (
     Release,
 )
 from node.runtime.batching import Batcher
+from node.sharing.host_limits import LimitKeeper
+from node.sharing.lead_share_use import ShareEnforcer
+from node.sharing.quota_use import LimitEnforcer
 from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
 from node.store.core import Core

@@ -22,8 +22,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
 
-from node.limits.lead_share_use import ShareEnforcer
-from node.limits.quota_use import LimitEnforcer
 from node.model import ports
 from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
@@ -63,6 +61,8 @@ from node.model.wire.participants import (
 )
 from node.model.wire.tasks import PRIORITY_MAX
 from node.runtime.settings import Settings
+from node.sharing.lead_share_use import ShareEnforcer
+from node.sharing.quota_use import LimitEnforcer
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.core import Core

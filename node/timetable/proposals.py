@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from node.limits.lead_share_use import ShareEnforcer
-from node.limits.quota_use import LimitedRequest, LimitEnforcer
 from node.model import times
 from node.model.calendar import CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass, blockers
@@ -48,6 +46,8 @@ from node.model.wire.participants import (
     Proposal,
     ProposalRequest,
 )
+from node.sharing.lead_share_use import ShareEnforcer
+from node.sharing.quota_use import LimitedRequest, LimitEnforcer
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask, Hold
 from node.store.core import Core

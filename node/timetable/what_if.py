@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from node.limits.host_limits import LimitKeeper
 from node.model.host_limits.rules import rank_under
 from node.model.ranks import OWN
 from node.model.wire.impacts import DISPLACED_MAX, Impact, ImpactRequest
+from node.sharing.host_limits import LimitKeeper
 from node.store import impacts
 from node.store.core import Core
 

@@ -15,13 +15,13 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from node.cli import services
-from node.limits.host_limits import LimitKeeper
 from node.model import times
 from node.model.errors import HostError, LimitUsedUp
 from node.model.host_limits.document import EVERYTHING
 from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
 from node.operation.metrics import registry_of
 from node.runtime.settings import Settings
+from node.sharing.host_limits import LimitKeeper
 from node.store import tasks
 from tests.conftest import NewDatabase
 from tests.support.booking import HOUR, BookingLead

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
-from node.limits.host_limits import RATE, LimitKeeper
 from node.model import times
 from node.model.host_limits.caps import CapAccount, rate_text
 from node.model.host_limits.closed import LimitedTime
@@ -60,6 +59,7 @@ from node.model.wire.participants import (
     RunRequest,
     ToldLimit,
 )
+from node.sharing.host_limits import RATE, LimitKeeper
 from node.store import host_limits, tasks
 from node.store.bookings import Wanted
 from node.store.core import Core

@@ -1,1 +1,0 @@
-"""Limits that the owner gives others: the file, the use of quotas, shares of leads."""
