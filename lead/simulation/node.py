@@ -20,8 +20,8 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from lead.service.assembly import lead_functions, lead_of
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
+from lead.assembly.with_node import lead_functions, lead_of
 from lead.simulation.clock import START, SimulatedClock
 from lead.simulation.database import SimulatedDatabase
 from lead.simulation.history import History

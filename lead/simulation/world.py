@@ -13,7 +13,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
 from lead.simulation import invariants
 from lead.simulation.clock import START, pause
 from lead.simulation.database import Point, SimulatedDatabase

@@ -1,7 +1,7 @@
 """The services: ``parley up``, ``parley-node``, ``parley-lead``, and ``parley-api``.
 
 ``parley up`` is node and lead in one process; ``parley-api`` is one more process of a node's API.
-``lead/service/assembly.py`` composes node and lead; here they are started, announced to the service
+``lead/assembly`` composes node and lead; here they are started, announced to the service
 manager, and stopped. Root gives up its rights before the first thread starts. A signal during the
 start breaks it off, one later ends the services in the reverse order. Each part is a context that
 runs meanwhile (serving, leading, sending traces), so that whatever fails, what was started before
@@ -61,7 +61,7 @@ from node.store.readiness import LeadProgram
 from node.trust.private_files import prepare_directory
 
 if TYPE_CHECKING:
-    from lead.service.lead import Lead
+    from lead.assembly.lead import Lead
     from node.execution.contexts import Contexts
     from node.model.contexts import Context
 
@@ -310,7 +310,7 @@ async def _assemble(
     beside: bool,
 ) -> NodeService:
     """Return the node, with its lead's functions and its way to hosts that run pScheduler."""
-    from lead.service.assembly import lead_functions
+    from lead.assembly.with_node import lead_functions
     from node.pscheduler.leading.hosts import pscheduler_hosts
 
     foreign, lead = pscheduler_hosts(session), lead_functions()
@@ -456,7 +456,7 @@ async def _exporting_spans(node: NodeService) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def _running_lead(node: NodeService, owner: str, *, alone: bool) -> AsyncIterator[None]:
     """Plan meanwhile; ``alone``: the node's service is another process."""
-    from lead.service.assembly import lead_of
+    from lead.assembly.with_node import lead_of
 
     lead = lead_of(node, owner=owner, rng=random.Random())
     listening: asyncio.Task[None] | None = None

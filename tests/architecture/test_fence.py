@@ -96,7 +96,7 @@ OPEN_TO_LEAD = (
 )
 """The modules of node that lead may import; their own imports do not matter here."""
 
-ASSEMBLING = ("lead.service.assembly", "lead.simulation")
+ASSEMBLING = ("lead.assembly.with_node", "lead.simulation")
 """The parts of lead that build nodes."""
 
 CLOSED_TO_SIMULATION = ("node.api", "node.cli")

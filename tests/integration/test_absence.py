@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
+from lead.assembly.lead import Lead
+from lead.assembly.with_node import lead_of
 from lead.exchange.workers import Workers
-from lead.service.assembly import lead_of
-from lead.service.lead import Lead
 from lead.store import planning
 from node.model import times
 from node.model.gaps import Gap

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 import structlog
 
-from lead.service.assembly import lead_of
+from lead.assembly.with_node import lead_of
 from node.model.errors import DatabaseDamaged
 from node.postgres import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from lead.service.assembly import lead_functions
+from lead.assembly.with_node import lead_functions
 from node.model import times
 from node.model.errors import HostError
 from node.runtime.clock import SystemClock

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lead.assembly.with_node import reconciliation_dependencies
 from lead.exchange.reconciliation import Reconciler
 from lead.model.reasons import ended_there
-from lead.service.assembly import reconciliation_dependencies
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lead.service.assembly import lead_of
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
+from lead.assembly.with_node import lead_of
 from node.model import times
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock

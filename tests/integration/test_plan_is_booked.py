@@ -15,8 +15,8 @@ from uuid import UUID
 
 import pytest
 
-from lead.service.assembly import lead_of
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
+from lead.assembly.with_node import lead_of
 from node.model import times
 from node.model.principals import Role
 from node.model.rates import RateLimit

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lead.assembly.lead import Lead
 from lead.model.records import Claim
-from lead.service.lead import Lead
 from lead.simulation.node import SimulatedNode
 from tests.points.campaign import rehearse, trials
 from tests.points.crossing import Phase

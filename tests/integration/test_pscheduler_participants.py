@@ -15,7 +15,7 @@ import dns.rrset
 import pytest
 import pytest_asyncio
 
-from lead.service.assembly import task_preview
+from lead.assembly.with_node import task_preview
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
 from node.model.wire.nodes import NodeAddition

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from lead.service.assembly import lead_of
+from lead.assembly.with_node import lead_of
 from lead.store import planning
 from lead.store.planning import LeaseRequest
 from node.cli.services import _show_lead

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from lead.assembly.with_node import reconciliation_dependencies
 from lead.exchange.reconciliation import RECONCILIATION_MIN_AGE, STARTS_SOON, Reconciler
 from lead.model.reasons import run_missing_there, run_not_led
-from lead.service.assembly import reconciliation_dependencies
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction

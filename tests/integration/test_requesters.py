@@ -13,7 +13,7 @@ from uuid import UUID
 import aiohttp
 import pytest
 
-from lead.service.assembly import lead_of
+from lead.assembly.with_node import lead_of
 from node.api.app import ROUTES
 from node.model import times
 from node.model.permissions import PERMISSIONS, Access

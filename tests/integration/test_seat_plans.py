@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lead.service.assembly import pool_task_preview
+from lead.assembly.with_node import pool_task_preview
 from node.cli.plans import plan_view
 from node.model import times
 from node.model.errors import InvalidDocument

@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 SCOPE = (
     "lead/exchange/*.py",
     "lead/pool/*.py",
-    "lead/service/lead.py",
+    "lead/assembly/lead.py",
     "node/runtime/batching.py",
     "node/execution/forwarder.py",
     "node/execution/intervals.py",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
 from lead.simulation.clock import START, pause
 from lead.simulation.network import SimulatedService
 from lead.simulation.node import SQL, SimulatedNode

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
 from lead.simulation.node import SimulatedNode
 from node.store import bookings
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from lead.assembly.with_node import limits_of, seat_dependencies
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies
-from lead.service.assembly import limits_of, seat_dependencies
 from node.model import times
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument, TaskPatch

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from lead.assembly.with_node import task_preview
 from lead.exchange.preview import TaskPreviewer
-from lead.service.assembly import task_preview
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
     Introduction,

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from lead.assembly.with_node import reconciliation_dependencies
 from lead.exchange.reconciliation import Reconciler
-from lead.service.assembly import reconciliation_dependencies
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable

@@ -14,7 +14,7 @@ from uuid import uuid4
 import aiohttp
 from aiohttp import web
 
-from lead.service.assembly import lead_functions
+from lead.assembly.with_node import lead_functions
 from node.access.certificates import ServerCertificates
 from node.api.app import application, listen, runner, tls_of
 from node.client.mailboxes import Mailboxes

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from lead.service.assembly import lead_of
-from lead.service.lead import Lead
+from lead.assembly.lead import Lead
+from lead.assembly.with_node import lead_of
 from node.model import times
 from node.store import readiness
 from tests.support.clocks import START, ManualClock

@@ -18,9 +18,9 @@ from uuid import UUID, uuid4
 import aiohttp
 import pytest
 
+from lead.assembly.with_node import lead_functions, lead_of
 from lead.exchange.workers import Workers, WorkerSettings
 from lead.model.participants import ParticipantClient
-from lead.service.assembly import lead_functions, lead_of
 from node.client.peers import Peer, Peers
 from node.model import times
 from node.model.classes import SchedulingClass

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lead.service.assembly import lead_of
+from lead.assembly.with_node import lead_of
 from node.model import times
 from node.runtime.clock import SystemClock
 from tests.conftest import NewDatabase

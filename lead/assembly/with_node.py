@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import partial
 from uuid import UUID
 
+from lead.assembly.lead import Lead, LeadDependencies, LeadSettings
 from lead.exchange.campaign_limits import CampaignLimits, campaign_name, campaign_views
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.negotiation import NegotiationSettings
@@ -29,7 +30,6 @@ from lead.policy.settings import configured_set
 from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.pool.preview import PoolTaskPreviewer, SeatPreviewDependencies
-from lead.service.lead import Lead, LeadDependencies, LeadSettings
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.standing import LimitStanding
 from node.model.reason import Reason
