@@ -384,12 +384,14 @@ CREATE TABLE pool (
     description text,
     revision integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL,
-    changed_at timestamptz NOT NULL
+    changed_at timestamptz NOT NULL,
+    options jsonb NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE pool IS 'Named sets of nodes that this node plans: a node belongs to a pool while its attributes meet the predicate.';
 COMMENT ON COLUMN pool.match IS 'The predicate over node attributes: {"country": "DE", "cpu_mbps": {">=": 1000}}.';
 COMMENT ON COLUMN pool.policy_set IS 'The policy set by which its seats are assigned.';
 COMMENT ON COLUMN pool.overrides IS 'By axis: the overrides of the policy set.';
+COMMENT ON COLUMN pool.options IS 'The options of the policy set, by name.';
 COMMENT ON COLUMN pool.term IS 'How long nodes are chosen for at a time.';
 COMMENT ON COLUMN pool.patience IS 'A node that does not answer for this long loses its seats.';
 COMMENT ON COLUMN pool.choice IS 'sticky: a node that measured a target measures it again; rotating: the nodes take turns.';

@@ -26,6 +26,7 @@ from lead.planning.displacement import DisplacementTerms
 from lead.planning.limited_time import UserRoom
 from lead.planning.needs import NeedsByTest
 from lead.policy.preempt.score import Urgency
+from lead.policy.sets import PolicyComposition
 from lead.policy.settings import configured_set
 from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
@@ -300,10 +301,19 @@ def pool_task_preview(
     )
 
 
+def composition_of(chosen: PolicyChoice) -> PolicyComposition:
+    """Return the policies that a document chooses.
+
+    :raises InvalidDocument: a field is wrong.
+    """
+    overrides = {str(axis): rule for axis, rule in chosen.overrides.items()}
+    return configured_set(chosen.set, overrides, chosen.options)
+
+
 def judge_policy(policy: PolicyChoice) -> list[FieldFault]:
     """Return what is wrong with the policies of a pool, by the fields of its document."""
     try:
-        configured_set(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
+        composition_of(policy)
     except InvalidDocument as error:
         return [FieldFault(_pool_pointer(it.pointer), it.detail) for it in error.faults]
     return []

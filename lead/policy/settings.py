@@ -1,5 +1,7 @@
-"""A pool's policies as they are written: the name of a set, and what differs from it. Pure.
+"""A pool's policies as they are written: the name of a set, its options, and overrides. Pure.
 
+An *option* has a name of its own (``serial``, ``take_back``), and changes what it stands for on one
+axis or several. An *override* names the axis:
 ``{"order": {"rule": "next-run"}, "share": {"window": "PT30M", "together": "level"}}``: for each
 axis the rule to use instead of the set's, if it is another one, and its parameters. What is not
 mentioned keeps the value of the set, or the default of the rule. Durations are in ISO 8601.
@@ -8,7 +10,7 @@ mentioned keeps the value of the set, or the default of the rule. Durations are 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -22,9 +24,16 @@ from lead.policy.fill import backfill
 from lead.policy.order.weighted import COMPONENTS, Weights
 from lead.policy.preempt.score import Urgency
 from lead.policy.select.linear_function import Linear, parse
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import (
+    FAIRSHARE_WEIGHTS,
+    SETS,
+    URGENT_DELAY,
+    USUAL_WEIGHTS,
+    PolicyComposition,
+)
 from lead.policy.share.decayed_windows import DecayWindows
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.policysets import ALIASES, parsed
 from node.model.similar import suggestion
 from node.model.times import parse_duration
 
@@ -39,12 +48,29 @@ class _Rule:
     parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
-def configured_set(name: str, overrides: Mapping[str, Any] | None = None) -> PolicyComposition:
-    """Return a set with its overrides; raise :class:`InvalidDocument` with every wrong field."""
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An option: how its value is parsed, and what it makes of a composition."""
+
+    parse: Callable[[Any], Any]
+    apply: Callable[[PolicyComposition, Any], PolicyComposition]
+
+
+def configured_set(
+    name: str,
+    overrides: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> PolicyComposition:
+    """Return a set with its options, and then its overrides.
+
+    :raises InvalidDocument: with every wrong field.
+    """
     policy = SETS.get(name)
     if policy is None:
-        raise InvalidDocument([FieldFault("/policy", _unknown("policy set", name, SETS))])
+        known = [*SETS, *ALIASES]
+        raise InvalidDocument([FieldFault("/policy", _unknown("policy set", name, known))])
     faults: list[FieldFault] = []
+    policy = _with_options(name, policy, options or {}, faults)
     for axis, wanted in (overrides or {}).items():
         pointer = f"/overrides/{axis}"
         if axis not in RULES:
@@ -57,6 +83,23 @@ def configured_set(name: str, overrides: Mapping[str, Any] | None = None) -> Pol
                 policy = replace(policy, **{axis: rule})
     if faults:
         raise InvalidDocument(faults)
+    return policy
+
+
+def _with_options(
+    name: str, policy: PolicyComposition, wanted: Mapping[str, Any], faults: list[FieldFault]
+) -> PolicyComposition:
+    """Return the composition with these options, in the order of the table, not as written."""
+    known = {**OPTIONS[name], **COMMON_OPTIONS}
+    for option in wanted.keys() - known.keys():
+        sentence = f"{name} has no option {option!r}; {suggestion(option, known)}"
+        faults.append(FieldFault(f"/options/{option}", sentence))
+    for option, rule in known.items():
+        if option in wanted:
+            try:
+                policy = rule.apply(policy, rule.parse(wanted[option]))
+            except (ValueError, TypeError, ArithmeticError) as error:
+                faults.append(FieldFault(f"/options/{option}", str(error)))
     return policy
 
 
@@ -90,7 +133,7 @@ def _rule(
     return dataclasses.replace(present, **values) if name == usual else rule.make(**values)
 
 
-def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"there is no {kind} {name!r}; {suggestion(name, known)}"
 
 
@@ -146,7 +189,9 @@ def _numbers(value: Any) -> dict[str, float]:
 
 
 def _weights(value: Any) -> Weights:
-    """Parse terms by component: ``{"service": {"waiting": 1, "expansion": 10}}``."""
+    """Parse terms by component, ``{"service": {"waiting": 1, "expansion": 10}}``, or ``usual``."""
+    if value == "usual":
+        return USUAL_WEIGHTS
     if not isinstance(value, Mapping) or value.keys() - COMPONENTS:
         raise ValueError(f"write an object of weights by component: {', '.join(COMPONENTS)}")
     weights = {name: _numbers(terms) for name, terms in value.items()}
@@ -168,15 +213,19 @@ def _windows(value: Any) -> DecayWindows:
 
 
 def _urgency(value: Any) -> Urgency:
-    """Parse ``{"percent": 10, "delay": "PT10S"}``."""
+    """Parse ``{"percent": 10, "delay": "PT10S"}``, or the percentage alone."""
+    if not isinstance(value, Mapping):
+        return Urgency(_exact(value), URGENT_DELAY)
     values = _fields(value, {"percent": _exact, "delay": _length})
     return Urgency(**{"percent": Fraction(0), **values})
 
 
 def _patience(value: Any) -> deferral.DeferralRule | None:
-    """Parse ``{"pause": "PT1H", "deferrals": 24, "starts": 1}``, or null for none."""
+    """Parse ``{"pause": "PT1H", "deferrals": 24, "starts": 1}``, the pause alone, or null."""
     if value is None:
         return None
+    if isinstance(value, str):
+        return deferral.DeferralRule(_duration(value))
     read = {"pause": _duration, "deferrals": _count, "starts": _count}
     return deferral.DeferralRule(**_fields(value, read))
 
@@ -184,6 +233,18 @@ def _patience(value: Any) -> deferral.DeferralRule | None:
 def _others(value: Any) -> Any:
     """Return the rule for campaigns that are not urgent."""
     rules = {"never": preempt.Never(), "lower-priority": preempt.LowerPriority()}
+    if not isinstance(value, str) or value not in rules:
+        raise ValueError(f"write one of {', '.join(rules)}")
+    return rules[value]
+
+
+def _node_order(value: Any) -> Any:
+    """Return the rule that orders nodes."""
+    rules = {
+        "last-available": select.LastAvailable(),
+        "least-loaded": select.LeastLoaded(),
+        "poorest": select.Poorest(),
+    }
     if not isinstance(value, str) or value not in rules:
         raise ValueError(f"write one of {', '.join(rules)}")
     return rules[value]
@@ -289,3 +350,125 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
     },
 }
 """The rules of each axis, by the names that overrides use."""
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def _changed(axis: str, parameter: str) -> Callable[[PolicyComposition, Any], PolicyComposition]:
+    """Return what changes one parameter of the rule that a composition has on an axis."""
+
+    def apply(policy: PolicyComposition, value: Any) -> PolicyComposition:
+        rule: Any = getattr(policy, axis)
+        return replace(policy, **{axis: replace(rule, **{parameter: value})})
+
+    return apply
+
+
+def _chosen(axis: str, rule: Any) -> _Option:
+    """Return the option whose truth puts another rule on an axis."""
+
+    def apply(policy: PolicyComposition, value: bool) -> PolicyComposition:  # noqa: FBT001
+        return replace(policy, **{axis: rule}) if value else policy
+
+    return _Option(_flag, apply)
+
+
+def _grouped(policy: PolicyComposition, together: CampaignGrouping) -> PolicyComposition:
+    entitled = together is not CampaignGrouping.NONE
+    by_usage: Any = policy.share
+    return replace(policy, share=replace(by_usage, together=together, entitled=entitled))
+
+
+def _with_fairshare(policy: PolicyComposition, wanted: bool) -> PolicyComposition:  # noqa: FBT001
+    weighted: Any = policy.order
+    if not wanted:
+        return policy
+    terms = {"fairshare": FAIRSHARE_WEIGHTS, **weighted.weights.terms}
+    return replace(
+        policy, order=replace(weighted, weights=Weights(terms)), share=share.ByFairshare()
+    )
+
+
+def _with_depth(policy: PolicyComposition, depth: int) -> PolicyComposition:
+    return _changed("fill", "depth")(_changed("order", "depth")(policy, depth), depth)
+
+
+def _with_half_life(policy: PolicyComposition, length: int) -> PolicyComposition:
+    return _changed("share", "half_life")(_changed("order", "half_life")(policy, length), length)
+
+
+def _with_slots(policy: PolicyComposition, depth: int) -> PolicyComposition:
+    return replace(policy, fill=fill.Protected(depth) if depth else fill.EarliestGap())
+
+
+def _with_urgency(policy: PolicyComposition, urgency: Urgency) -> PolicyComposition:
+    rule = policy.preempt
+    others = rule.others if isinstance(rule, preempt.UrgentByScore) else preempt.Never()
+    return replace(policy, preempt=preempt.UrgentByScore(urgency, others=others))
+
+
+def _laid(policy: PolicyComposition, way: select.LayoutKind) -> PolicyComposition:
+    return replace(policy, select=select.NodeLayout(way))
+
+
+_TOGETHER = _Option(partial(_one_of, CampaignGrouping), _grouped)
+_WINDOW = _Option(_duration, _changed("share", "window"))
+_URGENT = _Option(_urgency, _with_urgency)
+_SERIAL = _Option(_flag, _changed("share", "serial"))
+
+OPTIONS: Final[Mapping[str, Mapping[str, _Option]]] = {
+    "campaign-default": {
+        "together": _TOGETHER,
+        "window": _WINDOW,
+        "urgent": _URGENT,
+        "passes": _Option(_count_or_none, _changed("fill", "passes")),
+    },
+    "pscheduler": {},
+    "shares": {
+        "together": _TOGETHER,
+        "serial": _SERIAL,
+        "window": _WINDOW,
+        "urgent": _URGENT,
+    },
+    "in-order": {"serial": _SERIAL},
+    "promised": {"take_back": _chosen("preempt", preempt.GroupReclaim()), "window": _WINDOW},
+    "turns": {"laid": _Option(partial(_one_of, select.LayoutKind), _laid)},
+    "priority": {
+        "weights": _Option(_weights, _changed("order", "weights")),
+        "fairshare": _Option(_flag, _with_fairshare),
+        "flags": _chosen("preempt", preempt.Flagged()),
+        "slots": _Option(_count, _with_slots),
+        "nodes": _Option(_node_order, lambda policy, it: replace(policy, select=it)),
+        "function": _Option(
+            _function, lambda policy, it: replace(policy, select=select.ByFunction(it))
+        ),
+    },
+    "backfill": {
+        "depth": _Option(_count, _with_depth),
+        "lasting": _Option(_flag, _changed("fill", "lasting")),
+        "fits": _Option(partial(_one_of, backfill.BackfillChoice), _changed("order", "choice")),
+    },
+    "long-term": {
+        "deadlines": _Option(_flag, _changed("order", "deadlines")),
+        "fetching": _chosen("select", select.NeediestNodes()),
+        "half_life": _Option(_duration, _with_half_life),
+    },
+}
+"""The options of each set, by name; ``node/model/policysets.py`` describes them."""
+
+COMMON_OPTIONS: Final[Mapping[str, _Option]] = {
+    name: _Option(parse, _changed("feasible", name))
+    for name, parse in RULES["feasible"]["judged"].parameters.items()
+}
+"""The options of all sets: which nodes and tasks are left alone."""
+
+
+def configured_recipe(written: str) -> PolicyComposition:
+    """Return the composition that one line names: ``shares serial=true``, or an alias.
+
+    :raises ValueError: it cannot be read.
+    :raises InvalidDocument: with every wrong field.
+    """
+    recipe = parsed(written)
+    return configured_set(recipe.set, options=recipe.options)

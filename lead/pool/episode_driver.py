@@ -15,7 +15,6 @@ from lead.planning.pool_view import SeatCase, candidate_of, state_to_keep
 from lead.planning.proposal_cache import ProposalCache
 from lead.policy.episode import Episode, spread_refusal
 from lead.policy.placement_requests import Ask, EpisodeOutcome
-from lead.policy.settings import configured_set
 from lead.policy.verdict import Axis, PolicyRefusal
 from lead.policy.view import PostedRun
 from lead.pool.assignment import (
@@ -28,7 +27,7 @@ from lead.pool.assignment import (
 from lead.pool.membership import Membership
 from lead.pool.node_search import NodeSearch
 from lead.pool.seat_search import SeatSearch, SeatSearchResult
-from lead.pool.snapshot import EpisodeInput
+from lead.pool.snapshot import EpisodeInput, policies_of
 from lead.store.failures import describe_failure
 from node.model.errors import InvalidDocument
 from node.model.spans import Span
@@ -74,7 +73,7 @@ class EpisodeDriver:
         cache = ProposalCache(episode_input.booked, cases.values(), near)
         search = self._node_search(episode_input, membership, cache)
         pool = episode_input.pool
-        policy = configured_set(pool.policy_set, pool.overrides)
+        policy = policies_of(pool)
         episode = Episode(episode_input.view, policy, self._rng)
         results: dict[str, CaseResult] = {}
         given = _GivenSeats()

@@ -41,11 +41,10 @@ from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_episode_at
-from lead.policy.settings import configured_set
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
-from lead.pool.snapshot import EpisodeInputReader, minds_blocked
+from lead.pool.snapshot import EpisodeInputReader, minds_blocked, policies_of
 from lead.store import episodes, planning
 from lead.store.failures import describe_failure
 from node.model import times
@@ -408,10 +407,7 @@ class EpisodeLoop:
         return more
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
-        elapsed, apart = (
-            self._clock.monotonic(),
-            configured_set(pool.policy_set, pool.overrides).apart,
-        )
+        elapsed, apart = self._clock.monotonic(), policies_of(pool).apart
         pause = next_episode_at(elapsed, self._begun.get(pool.name), apart) - elapsed
         if pause == 0:
             self._begun[pool.name] = elapsed

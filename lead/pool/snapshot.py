@@ -15,6 +15,7 @@ from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
 from lead.policy.feasible.backoff import pause
+from lead.policy.sets import PolicyComposition
 from lead.policy.settings import configured_set
 from lead.policy.view import PostedRun, View
 from lead.pool.membership import Membership
@@ -65,9 +66,14 @@ class EpisodeInput:
     """Number of due terms that are left for a later episode."""
 
 
+def policies_of(pool: StoredPool) -> PolicyComposition:
+    """Return the policies of a pool: its set, with options and overrides."""
+    return configured_set(pool.policy_set, pool.overrides, pool.options)
+
+
 def minds_blocked(pool: StoredPool) -> bool:
     """Return whether terms that found no time take part in all episodes of a pool."""
-    return configured_set(pool.policy_set, pool.overrides).minds_blocked
+    return policies_of(pool).minds_blocked
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,7 @@ class EpisodeInputReader:
     ) -> _Cases:
         """Make a case of each term; a task that cannot be read is left out with all its terms."""
         tasks_by_id = {task.id: task for task in tasks}
-        keeps_nodes = configured_set(pool.policy_set, pool.overrides).keeps_nodes
+        keeps_nodes = policies_of(pool).keeps_nodes
         cases = _Cases()
         for term in stored.terms:
             task = tasks_by_id[term.task]

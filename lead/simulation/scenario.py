@@ -15,7 +15,8 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from lead.simulation.fleet.promises import AT_LEAST, PULLED, SHARES
+from lead.assembly.with_node import composition_of
+from lead.simulation.fleet.promises import promises_seats, pulls, sharing_of
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument, MalformedRequest, NotFound
@@ -283,9 +284,10 @@ class Scenario(Document):
             return self
         if self.shares.pool not in {pool.name for pool in self.pools}:
             raise ValueError(f"there is no pool {self.shares.pool}; add it to pools")
-        policy = self.pool(self.shares.pool).policy.set
-        if policy not in SHARES or policy in AT_LEAST | PULLED:
-            raise ValueError(f"{policy} promises no shares that can be checked; remove shares")
+        chosen = self.pool(self.shares.pool).policy
+        policy = composition_of(chosen)
+        if sharing_of(policy) is None or promises_seats(policy) or pulls(policy):
+            raise ValueError(f"{chosen.set} promises no shares that can be checked; remove shares")
         return self
 
 

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
+from lead.assembly.with_node import composition_of
 from lead.planning.pool_view import campaign_of
 from lead.policy.view import BUCKET, CampaignView
-from lead.simulation.fleet.promises import SHARES
+from lead.simulation.fleet.promises import sharing_of
 from lead.simulation.fleet.report import FleetCheck, FleetTrial
 from lead.simulation.scenario import PromiseExpectation, Scenario
+from node.model.policysets import PolicyRecipe
 from node.model.wire.campaigns import DEFAULT
 from node.sharing.campaigns import settings_of
 
@@ -29,11 +31,15 @@ def promised_and_delivered(scenario: Scenario, measured: Mapping[str, int]) -> F
     expectation = scenario.shares
     if expectation is None or expectation.pool is None:
         return None
-    policy = scenario.pool(expectation.pool).policy.set
+    chosen = scenario.pool(expectation.pool).policy
+    sharing = sharing_of(composition_of(chosen))
+    if sharing is None:
+        return None
+    policy = PolicyRecipe(chosen.set, chosen.options).words
     demand = _demand(scenario, expectation)
     campaigns = [it for it in _campaigns(scenario) if it.name in demand]
     total = sum(measured.get(name, 0) for name in demand)
-    promised = SHARES[policy](campaigns, demand, total)
+    promised = sharing(campaigns, demand, total)
     share = {name: promised[name] / max(1, total) for name in demand}
     checks = [
         _check(

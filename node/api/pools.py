@@ -8,7 +8,15 @@ from node.api import requests, responses
 from node.api.conditions import matched_revision
 from node.api.routing import CURSOR_BY_NAME, LIMIT, NODE, Route
 from node.model import policysets
-from node.model.wire.pools import ExpectedMisses, Outside, PolicySet, Pool, PoolDocument, PoolPatch
+from node.model.wire.pools import (
+    ExpectedMisses,
+    Outside,
+    PolicySet,
+    PolicySetAlias,
+    Pool,
+    PoolDocument,
+    PoolPatch,
+)
 from node.service import NodeService
 from node.sharing.pools import Warnings, document_of
 from node.store.pools import StoredPool
@@ -81,7 +89,17 @@ async def list_policy_sets(request: web.Request) -> web.StreamResponse:
     requests.refuse_other_parameters(request)
     return responses.list_response(
         [
-            PolicySet(name=name, good_for=kind.good_for, recommended=name == policysets.DEFAULT)
+            PolicySet(
+                name=name,
+                good_for=kind.good_for,
+                recommended=name == policysets.DEFAULT,
+                options=dict(policysets.options_of(name)),
+                aliases=tuple(
+                    PolicySetAlias(name=alias, options=dict(recipe.options))
+                    for alias, recipe in policysets.ALIASES.items()
+                    if recipe.set == name
+                ),
+            )
             for name, kind in policysets.SETS.items()
         ]
     )

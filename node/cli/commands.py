@@ -59,7 +59,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "pool show": ("world",),
     "pool edit": ("world --description 'all nodes with IPv6'",),
     "pool sets": ("",),
-    "pool set-policy": ("world balanced",),
+    "policy list": ("",),
+    "policy show": ("shares", "maui-fairshare"),
     "pool remove": ("world",),
     "mesh list": ("",),
     "mesh plan": ("mesh.toml",),
@@ -142,6 +143,7 @@ _TABLE = rows("""
     reservation reservations  Reserve time of the node: for maintenance, a demo, or quiet.
     campaign campaigns        Add, list, show, edit and remove campaigns, and see what they use.
     pool pools                Add, list, show, edit and remove pools, and choose their policies.
+    policy pools              List and show the policy sets that pools can have, and their options.
     mesh meshes               Plan, apply, import, follow, list and remove meshes, and see what they
                               deliver.
     archive archives          Configure where results are delivered, show the backlog, and retry
@@ -186,7 +188,7 @@ COMMANDS = {
 GROUPS = {
     "Measure": "rtt latency latencybg interface throughput dns http tcp tls clock trace mtu",
     "Look": "run schedule explain status doctor top pair capacity alert events open",
-    "Plan": "task plan mesh campaign pool reservation simulate",
+    "Plan": "task plan mesh campaign pool policy reservation simulate",
     "Fleet": "node limits test tool archive webhook",
     "Operate": "up login profile token secret audit admin completion",
     "Develop": "lab plugin",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from node.cli.groups import command_group
+from node.cli.listing import expected_members
 from node.cli.options import given_values, options, require_change
 from node.cli.output import (
     Column,
@@ -19,10 +21,11 @@ from node.cli.output import (
     printable_text,
     readable_text,
 )
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.values import MATCH_HELP, json_of, predicate
 from node.model import times
-from node.model.policysets import AXES
+from node.model.policysets import ALIASES, AXES, PolicyRecipe, expanded, parsed
+from node.model.similar import suggestion
 
 
 def _match(pool: Record) -> str:
@@ -37,8 +40,13 @@ def _set_name(each: Record) -> str:
 
 def _policy(pool: Record) -> str:
     policy = pool["policy"]
+    recipe = PolicyRecipe(policy["set"], policy["options"]).words
     overrides = [f"{axis}: {_override(values)}" for axis, values in policy["overrides"].items()]
-    return f"{policy['set']} ({'; '.join(overrides)})" if overrides else str(policy["set"])
+    return f"{recipe} ({'; '.join(overrides)})" if overrides else recipe
+
+
+def _options_text(policy_set: Record) -> str:
+    return ", ".join(policy_set["options"])
 
 
 def _override(values: Record) -> str:
@@ -57,14 +65,17 @@ POOL = RecordLayout(
 )
 
 POLICY_SET = RecordLayout(
-    "name,good_for,recommended",
+    "name,good_for,recommended,options,aliases",
     Column("set", _set_name, whole=True),
     Column("good for", lambda each: each["good_for"]),
+    Column("options", _options_text),
     empty="This node has no policy sets.",
 )
 
 _MATCH = click.option("--match", "match", multiple=True, metavar="CONDITION", help=MATCH_HELP)
-_SET = options("--set SET as policy_set  Policies; see: parley pool sets.")
+_SET = options("""
+    --set SET as policy_set  Policies, with options: 'shares serial=true'; see: parley pool sets.
+""")
 _OVERRIDE = options("""
     --override AXIS=RULE|AXIS.PARAMETER=VALUE... as overrides  Override one rule: order=next-run,
                                 share.window=30m; repeat for more.
@@ -102,6 +113,23 @@ def pool_view(pool: Record) -> str:
     return f"{head}\nnot in it:\n{aligned_text(rows, '  ')}" if rows else head
 
 
+def policy_set_view(policy_set: Record) -> str:
+    """Describe a policy set for a person."""
+    head = pairs_text(
+        (
+            ("set", _set_name(policy_set)),
+            ("good for", policy_set["good_for"]),
+        )
+    )
+    options = aligned_text(list(policy_set["options"].items()), "  ")
+    aliases = [
+        (it["name"], PolicyRecipe(policy_set["name"], it["options"]).words)
+        for it in policy_set["aliases"]
+    ]
+    former = f"\nformer names:\n{aligned_text(aliases, '  ')}" if aliases else ""
+    return f"{head}\noptions:\n{options}{former}"
+
+
 pool_group = command_group("pool")
 
 
@@ -117,12 +145,12 @@ async def add(session: Session, /, name: str, match: tuple[str, ...], **given: A
 
     \b
       parley pool add europe --match country=DE,FR,NL
-      parley pool add fast --match 'cpu_mbps>=1000' --match tool:iperf3=true --set gridserver-usage
+      parley pool add fast --match 'cpu_mbps>=1000' --match tool:iperf3=true --set shares
     """  # noqa: D301 - click's mark for lines to keep
     if not match:
         msg = "name its nodes: --match country=DE, or --match '{}' for all that are known"
         raise click.UsageError(msg)
-    document = {"name": name, "match": predicate(match), **_settings(given)}
+    document = {"name": name, "match": predicate(match), **_settings(session, given)}
     session.output.print_one(await session.client.add_pool(document), POOL, pool_view)
 
 
@@ -141,7 +169,7 @@ pool_group.add_show(
 @asks_node
 async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: Any) -> None:
     """Change which nodes belong to a pool, and how they are chosen."""
-    patch = _settings(given)
+    patch = _settings(session, given)
     if match:
         patch["match"] = predicate(match)
     require_change(patch, "pool", "--match country=DE")
@@ -151,13 +179,26 @@ async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: 
 @pool_group.command("set-policy")
 @click.argument("name")
 @click.argument("policy_set", metavar="SET")
+@click.argument("set_options", metavar="[OPTION=VALUE]...", nargs=-1)
 @_OVERRIDE
 @asks_node
 async def set_policy(
-    session: Session, name: str, policy_set: str, overrides: tuple[str, ...]
+    session: Session,
+    name: str,
+    policy_set: str,
+    set_options: tuple[str, ...],
+    overrides: tuple[str, ...],
 ) -> None:
-    """Change the policies of a pool, effective now and without a restart."""
-    policy: dict[str, Any] = {"set": policy_set, "overrides": dict.fromkeys(AXES)}
+    """Change the policies of a pool, effective now and without a restart.
+
+    \b
+      parley pool set-policy europe shares serial=true
+      parley pool set-policy europe priority weights=usual fairshare=true slots=2
+    """  # noqa: D301 - click's mark for lines to keep
+    policy: dict[str, Any] = {
+        **_recipe(session, shlex.join([policy_set, *set_options])),
+        "overrides": dict.fromkeys(AXES),
+    }
     policy["overrides"] |= _overrides(overrides)
     pool = await session.client.edit_pool(name, {"policy": policy})
     session.output.print_one(pool, POOL, pool_view)
@@ -175,18 +216,54 @@ async def remove(session: Session, name: str) -> None:
 pool_group.add_table(
     "/policysets",
     POLICY_SET,
-    "List the policy sets that a pool can have, and what each is good for.",
+    "List the policy sets that a pool can have, what each is good for, and its options.",
     "sets",
 )
 
 
-def _settings(given: dict[str, Any]) -> dict[str, Any]:
+policy_group = command_group("policy")
+
+policy_group.add_table(
+    "/policysets", POLICY_SET, "List the policy sets: what each is good for, and its options."
+)
+
+
+@policy_group.command("show")
+@click.argument("name")
+@reads_node
+async def show_policy(session: ReadingSession, name: str) -> None:
+    """Show a policy set: its options, and the former names that stand for it."""
+    listed = (await session.reader.listed("/policysets", {})).items
+    wanted = expanded(name, {}).set
+    with expected_members():
+        by_name = {each["name"]: each for each in listed}
+        if wanted not in by_name:
+            every = [*by_name, *(it["name"] for each in listed for it in each["aliases"])]
+            raise click.UsageError(f"there is no policy set {name!r}; {suggestion(name, every)}")
+        if name in ALIASES:
+            session.progress.note(f"{name} is {ALIASES[name].words}.")
+        session.output.print_one(by_name[wanted], POLICY_SET, policy_set_view)
+
+
+def _recipe(session: Session, written: str) -> dict[str, Any]:
+    """Return a set with its options as a document; say what an alias stands for."""
+    try:
+        recipe = parsed(written)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    name = written.partition(" ")[0]
+    if name in ALIASES:
+        session.progress.note(f"{name} is {ALIASES[name].words}.")
+    return {"set": recipe.set, "options": dict(recipe.options)}
+
+
+def _settings(session: Session, given: dict[str, Any]) -> dict[str, Any]:
     document = given_values(given, "choice", "description")
     for name, duration in given_values(given, "term", "patience").items():
         document[name] = times.format_duration(duration)
     policy: dict[str, Any] = {}
     if given.get("policy_set") is not None:
-        policy["set"] = given["policy_set"]
+        policy |= _recipe(session, given["policy_set"])
     if given.get("overrides"):
         policy["overrides"] = _overrides(given["overrides"])
     return {**document, "policy": policy} if policy else document

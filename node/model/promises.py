@@ -48,7 +48,7 @@ def campaign_warnings(
     keeping = [pool for pool in pools if pool.keeps_promises]
     if not keeping:
         warning = "its target has no effect: no pool here has policies that keep promises"
-        return (f"{warning}; parley pool set-policy POOL gridserver-sla",)
+        return (f"{warning}; parley pool set-policy POOL promised",)
     return tuple(warning for pool in keeping for warning in _all_warnings(own, promised, pool))
 
 

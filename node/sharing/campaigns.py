@@ -302,7 +302,7 @@ def _generations_below(name: str, parents: Mapping[str, str | None]) -> int:
 def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None:
     """Return why a weight is refused, None if it is not.
 
-    A weight of 0 gives no share at all, except with policies of BOINC's kind, where it means "only
+    A weight of 0 gives no share at all, except in the set long-term, where it means "only
     what no other campaign wants".
     """
     if weight > 0:
@@ -317,9 +317,7 @@ def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None
         reason = f"0 is not a share: {', '.join(dividing)} {divide} by weight"
         return FieldFault("/weight", f"{reason}; {remedy}")
     if not any(kind.zero_weight for kind in kinds.values()):
-        reason = (
-            "0 has a meaning only in pools whose policies are of BOINC's kind, and there is none"
-        )
+        reason = "0 has a meaning only in pools with the policy set long-term, and there is none"
         return FieldFault("/weight", f"{reason}; {remedy}")
     return None
 

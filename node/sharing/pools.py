@@ -269,6 +269,7 @@ def stored_pool(document: PoolDocument) -> StoredPool:
         term=document.term,
         patience=document.patience,
         description=document.description,
+        options=dict(document.policy.options),
     )
 
 
@@ -277,7 +278,11 @@ def document_of(pool: StoredPool) -> dict[str, Any]:
     return {
         "name": pool.name,
         "match": pool.match,
-        "policy": {"set": pool.policy_set, "overrides": pool.overrides},
+        "policy": {
+            "set": pool.policy_set,
+            "options": pool.options,
+            "overrides": pool.overrides,
+        },
         "choice": pool.choice,
         "term": times.format_duration(pool.term),
         "patience": times.format_duration(pool.patience),
@@ -297,6 +302,8 @@ def _patched_document(known: StoredPool, patch: PoolPatch) -> PoolDocument:
     before = document_of(known)
     if wanted.get("match") is not None:
         before["match"] = {}
+    if (wanted.get("policy") or {}).get("set") is not None:
+        before["policy"]["options"] = {}
     try:
         return PoolDocument.model_validate(patched_document(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:

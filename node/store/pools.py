@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from node.model.errors import Conflict
+from node.model.policysets import expanded
 from node.store.database import BrokenReference, Connection
 from node.store.statements import Query, Statements
 
@@ -30,6 +31,7 @@ class StoredPool:
     changed_at: int = 0
     unseen: str | None = None
     """A sentence on what its policies could not see when they decided last."""
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,17 @@ class PoolMisses:
 expected_misses: Query[[int], list[PoolMisses]] = _SQL.rows("expected_misses", PoolMisses)
 """The misses that the last forecasts expect, by pool and campaign."""
 
-find_all: Query[[], list[StoredPool]] = _SQL.rows("pools", StoredPool)
-"""All pools, by name."""
+_find_rows: Query[[], list[StoredPool]] = _SQL.rows("pools", StoredPool)
+
+
+async def find_all(connection: Connection) -> list[StoredPool]:
+    """Return all pools, by name; earlier programs may have stored aliases of sets."""
+    return [_with_set(pool) for pool in await _find_rows(connection)]
+
+
+def _with_set(pool: StoredPool) -> StoredPool:
+    recipe = expanded(pool.policy_set, pool.options)
+    return replace(pool, policy_set=recipe.set, options=dict(recipe.options))
 
 
 async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:
@@ -67,7 +78,7 @@ def _column_values(pool: StoredPool) -> tuple[Any, ...]:
     """Return the settings of a pool in the order of the columns."""
     return (
         *(pool.name, pool.match, pool.policy_set, pool.overrides),
-        *(pool.choice, pool.term, pool.patience, pool.description),
+        *(pool.choice, pool.term, pool.patience, pool.description, pool.options),
     )
 
 

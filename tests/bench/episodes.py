@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from lead.policy.episode import Episode
 from lead.policy.placement_requests import EpisodeOutcome
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
 from lead.policy.view import (
     CampaignView,
     Candidate,
@@ -33,6 +33,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
+from tests.support.policies import COMPOSITIONS
 
 TASKS = 10_000
 NODES = 300
@@ -192,7 +193,7 @@ async def episodes(fleet: Fleet) -> list[Figure]:
     del fleet
     view, larger = (world(tasks, random.Random(7)) for tasks in (TASKS, 10 * TASKS))
     figures = []
-    for name, policy in SETS.items():
+    for name, policy in COMPOSITIONS.items():
         short = name.replace("-", "_")
         base, more = median_ms(view, policy), median_ms(larger, policy)
         how = (

@@ -10,7 +10,7 @@ from typing import Any
 from lead.policy.axes.fill import Protected
 from lead.policy.episode import Episode
 from lead.policy.placement_requests import Ask, EpisodeOutcome
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
 from lead.policy.timetable import (
     PlacementRequest,
     earliest_placement,
@@ -24,6 +24,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise
 from tests.golden.figures import first_given, micros, seconds
+from tests.support.policies import COMPOSITIONS
 
 Given = dict[str, Any]
 
@@ -119,7 +120,7 @@ def starting_now(
 
 
 def _filling(fill: Protected) -> PolicyComposition:
-    return replace(SETS["maui-fifo"], fill=fill)
+    return replace(COMPOSITIONS["maui-fifo"], fill=fill)
 
 
 def _candidate(request: PlacementRequest, at: int, now: int) -> Candidate:

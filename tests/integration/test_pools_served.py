@@ -91,8 +91,39 @@ async def test_policies_are_chosen_by_name(a: Asker) -> None:
     assert faults[0][0].startswith("/policy/overrides/taste")
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-run"}}}}
     status, edited = await a.ask("PATCH", "/v1/pools/all", patch)
-    assert (status, edited["policy"], edited["revision"]) == (200, patch["policy"], 2)
+    meant = {"set": "priority", "options": {"flags": True, "slots": 1, "patience": "PT1H"}}
+    assert (status, edited["policy"], edited["revision"]) == (200, patch["policy"] | meant, 2)
     assert edited["nodes"] == ["a", "b", "c"]
+
+
+async def test_options_belong_to_their_set(a: Asker) -> None:
+    """Options are merged until another set is named; a wrong one is refused with similar names."""
+    await a.ask("POST", "/v1/pools", {"name": "all", "match": {}, "policy": {"set": "shares"}})
+
+    async def policy(**patch: Any) -> Any:
+        return (await a.ask("PATCH", "/v1/pools/all", {"policy": patch}))[1]["policy"]
+
+    await policy(options={"serial": True})
+    changed = await policy(options={"failures_max": 2})
+    assert changed["options"] == {"serial": True, "failures_max": 2}
+    assert (await policy(options={"serial": None}))["options"] == {"failures_max": 2}
+    assert (await policy(set="turns"))["options"] == {}
+    assert (await policy(set="gridserver-urgent", options={"serial": True})) == {
+        "set": "shares",
+        "options": {"urgent": 10, "serial": True},
+        "overrides": {},
+    }
+    wrong = {"policy": {"set": "shares", "options": {"serials": True}}}
+    [(pointer, detail)] = await _refused(a, "PATCH", "/v1/pools/all", wrong)
+    assert (pointer, "did you mean serial?" in detail) == ("/policy/options/serials", True)
+
+
+async def test_an_earlier_program_has_stored_an_alias(a: Asker) -> None:
+    """A pool whose row has a former name is what the name stands for."""
+    await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
+    await a.rows("UPDATE pool SET policy_set = 'boinc-edf' RETURNING 1")
+    _, pool = await a.ask("GET", "/v1/pools/all")
+    assert pool["policy"] == {"set": "long-term", "options": {"deadlines": True}, "overrides": {}}
 
 
 async def test_edits_of_pools_are_guarded(a: Asker) -> None:
@@ -222,7 +253,14 @@ async def test_the_sets_are_listed_with_what_they_are_good_for(a: Asker) -> None
         policysets.DEFAULT
     ]
     good_for = {policy_set["name"]: policy_set["good_for"] for policy_set in items}
-    assert good_for["gridserver-sla"].startswith("promised")
+    assert good_for["promised"].startswith("promised")
+    by_name = {policy_set["name"]: policy_set for policy_set in items}
+    assert {"take_back", "failures_max"} < by_name["promised"]["options"].keys()
+    assert by_name["promised"]["aliases"] == [
+        {"name": "gridserver-sla", "options": {}},
+        {"name": "gridserver-sla-preempt", "options": {"take_back": True}},
+    ]
+    assert sum(len(policy_set["aliases"]) for policy_set in items) == len(policysets.ALIASES)
 
 
 async def test_an_empty_seat_has_a_reason_before_any_node_was_sought(a: Asker) -> None:

@@ -19,6 +19,7 @@ from lead.pool.membership import Membership
 from lead.pool.snapshot import EpisodeInput
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.policysets import expanded
 from node.model.predicates import Attributes
 from node.model.reason import Reason
 from node.model.reasons import silent
@@ -165,6 +166,7 @@ async def run_episode(
     for run in runs:
         for name in run.nodes:
             by_name[name].bookings.append(_booking_of(run))
+    recipe = expanded(pool["policy_set"], {})
     stored = StoredPool(
         name="europe",
         match={},
@@ -172,7 +174,7 @@ async def run_episode(
         term=times.HOUR,
         patience=times.HOUR,
         description=None,
-        **{"overrides": {}, **pool},
+        **{"overrides": {}, **pool, "policy_set": recipe.set, "options": dict(recipe.options)},
     )
     view = View(
         now=START,

@@ -38,6 +38,17 @@ def test_every_set_has_a_description() -> None:
     ]
 
 
+def test_every_recipe_is_documented() -> None:
+    """The table of recipes has the former names, each with the set and options it stands for."""
+    text = (Path(sets.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = text.split("## Recipes")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    written = {
+        name.strip("`| "): policysets.parsed(recipe.strip("`| ")) for recipe, _, name in rows
+    }
+    assert written == policysets.ALIASES
+
+
 def test_the_sets_that_divide_by_weight() -> None:
     """A set is marked as dividing by weight exactly if its shares are by usage."""
     dividing = {name for name, kind in policysets.SETS.items() if kind.divides}

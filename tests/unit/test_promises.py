@@ -7,11 +7,10 @@ from fractions import Fraction
 import pytest
 
 from lead.policy.axes.share import ByPromise as PromisedRule
-from lead.policy.sets import SETS
 from lead.policy.settings import RULES
 from lead.policy.share.promised import find_promise_refusal
 from node.model import times
-from node.model.policysets import PROMISING
+from node.model.policysets import PROMISING, expanded
 from node.model.promises import (
     CampaignPromise,
     PoolSize,
@@ -20,6 +19,7 @@ from node.model.promises import (
     pool_warnings,
     short_term,
 )
+from tests.support.policies import COMPOSITIONS
 
 
 def seats(campaign: str, count: int) -> CampaignPromise:
@@ -36,10 +36,12 @@ FAST = PoolSize("fast", 3, keeps_promises=True)
 OTHER = PoolSize("other", 1, keeps_promises=False)
 
 
-@pytest.mark.parametrize("name", list(SETS))
+@pytest.mark.parametrize("name", list(COMPOSITIONS))
 def test_the_sets_that_keep_promises_are_known(name: str) -> None:
     """The node marks exactly the sets that the lead shares by promises."""
-    assert keeps_promises(name, {}) is isinstance(SETS[name].share, PromisedRule)
+    assert keeps_promises(expanded(name, {}).set, {}) is isinstance(
+        COMPOSITIONS[name].share, PromisedRule
+    )
     assert keeps_promises(name, {"share": {"rule": PROMISING}})
     assert not keeps_promises(name, {"share": {"rule": "usage"}})
     assert RULES["share"][PROMISING].make is PromisedRule
@@ -78,7 +80,7 @@ def test_a_promise_without_effect() -> None:
     """A target has no effect if no pool has policies that keep promises."""
     [sentence] = campaign_warnings(seats("ops", 1), [seats("ops", 1)], [OTHER])
     assert sentence.startswith("its target has no effect: no pool here")
-    assert sentence.endswith("parley pool set-policy POOL gridserver-sla")
+    assert sentence.endswith("parley pool set-policy POOL promised")
 
 
 def test_a_pool_that_serves_promises_without_any() -> None:

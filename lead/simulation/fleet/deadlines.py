@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from lead.policy.axes.feasible import FeasibilityRules
 from lead.policy.axes.order import ByRecentWorkOrder, LateFirst, forecast_in_turns
 from lead.policy.episode_figures import Board
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
+from lead.policy.settings import configured_recipe
 from lead.policy.share import recent_work
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
@@ -23,7 +25,7 @@ _LENGTH = 10 * times.MINUTE
 _WANTED = 0.9
 """The part of the fleet that is wanted: all of it could be had, in the right order."""
 _TIGHT = 5 * times.MINUTE
-_FORECAST_SHARE = {"boinc-edf": 95.0}
+_FORECAST_SHARE = 95.0
 _FORECAST_SHARE_ELSEWHERE = 75.0
 """The least percentage of missed runs that must have been forecast.
 
@@ -46,7 +48,7 @@ def deadlines(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
 
     Half of the runs may slip for five minutes only, the others for the rest of two hours.
     """
-    policy = SETS[name]
+    policy = configured_recipe(name)
     regardless = without_deadlines(policy)
     if regardless is None:
         return
@@ -59,7 +61,9 @@ def deadlines(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     # and put others off in vain: there are fewer misses in most seeds, but not in each.
     most = before + before // 3 if isinstance(policy.order, LateFirst) else before - 1
     yield check(who="runs missed", unit="runs", promised=0, most=most, found=missed)
-    bound = _FORECAST_SHARE.get(name, _FORECAST_SHARE_ELSEWHERE)
+    by_turns = isinstance(policy.order, ByRecentWorkOrder)
+    asks_all = by_turns and policy.feasible == FeasibilityRules()
+    bound = _FORECAST_SHARE if asks_all else _FORECAST_SHARE_ELSEWHERE
     for who, lost, known in (
         ("missed runs that were forecast", missed, forecast),
         ("those missed without regard that were forecast", before, forecast_before),

@@ -8,10 +8,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from lead.policy.sets import SETS
+from lead.policy.settings import configured_recipe
 from lead.policy.view import CampaignView, FairshareView, QueueView
 from lead.simulation.clock import START
 from node.model import times
+from node.model.errors import InvalidDocument
 from node.model.wire.fields import Document, Duration
 
 _OLD = 100 * times.DAY
@@ -44,14 +45,18 @@ class FleetScenario(Document):
     )
     nodes: int = Field(20, ge=2, le=300)
     horizon: Duration = Field(times.HOUR, description="Time ahead for which nodes are chosen.")
-    sets: tuple[str, ...] = ()
+    sets: tuple[str, ...] = Field(
+        (), description="Sets with their options, such as `shares serial=true`."
+    )
     campaigns: tuple[FleetCampaign, ...] = Field((), min_length=2, max_length=50)
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        for name in self.sets:
-            if name not in SETS:
-                raise ValueError(f"there is no set {name}; use one of {', '.join(SETS)}")
+        for recipe in self.sets:
+            try:
+                configured_recipe(recipe)
+            except InvalidDocument as error:
+                raise ValueError(f"{recipe}: {error.faults[0].detail}") from None
         return self
 
     def shared_by(self) -> list[CampaignView]:

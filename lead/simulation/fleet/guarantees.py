@@ -9,10 +9,11 @@ import random
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from lead.policy.settings import configured_recipe
 from lead.policy.view import CampaignView, PostedRun, QueueView
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
-from lead.simulation.fleet.promises import AT_LEAST, GAPS
+from lead.simulation.fleet.promises import promises_seats
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import StepDone, fleet_of
 from lead.simulation.fleet.world import DemandStream, HeldEpisode
@@ -37,7 +38,7 @@ def promised_seats(scenario: FleetScenario, name: str, step_done: StepDone) -> I
     It wants two seats without a break, in runs that may not slip, and is promised two. The other
     group wants half as much again as the fleet has, in runs of five minutes at any time.
     """
-    if name not in AT_LEAST:
+    if not promises_seats(configured_recipe(name)):
         return
     rng = random.Random(f"{scenario.seed} seats")
     campaigns = [
@@ -93,7 +94,7 @@ def gaps(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[Fl
     the other campaign always have a lower priority, by more than the gap of the first. Nodes refuse
     now and then, which a run on all of them feels most.
     """
-    if name not in GAPS:
+    if not configured_recipe(name).holds_others:
         return
     rng = random.Random(f"{scenario.seed} gaps")
     heavy = QueueView(floor=5, ceiling=9, gap=1, passes=_PASSES)

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from lead.policy.settings import configured_recipe
 from lead.policy.view import BUCKET
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
-from lead.simulation.fleet.promises import EQUAL, LATECOMERS, SHARES
+from lead.simulation.fleet.promises import EQUAL, keeps_time_ahead, sharing_of
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import DeliveredTime, StepDone, fleet_of, hourly
 from node.model import times
@@ -30,7 +31,9 @@ def latecomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Itera
     too. The trial is played twice: with a latecomer that existed before but wanted nothing, and
     with one that is created only then.
     """
-    if name not in LATECOMERS:
+    policy = configured_recipe(name)
+    sharing = sharing_of(policy)
+    if sharing is None or not keeps_time_ahead(policy):
         return
     scenario = scenario.model_copy(update={"horizon": _HOURS * times.HOUR})
     campaigns = scenario.shared_by()
@@ -42,7 +45,7 @@ def latecomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Itera
         for it in hourly(campaign.name, count, EQUAL)
     ]
     demand = {it.name: count * EQUAL for it in campaigns}
-    promised = SHARES[name](campaigns, demand, scenario.nodes * BUCKET)
+    promised = sharing(campaigns, demand, scenario.nodes * BUCKET)
     for known in ("known before", "made only then"):
         late = least if known == "known before" else replace(least, created_at=START + _STEP)
         all_campaigns = [late if it is least else it for it in campaigns]

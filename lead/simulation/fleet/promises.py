@@ -1,6 +1,6 @@
-"""The shares that each named set promises: seats by campaign, from what they want. Pure.
+"""The shares that policies promise: seats by campaign, from what they want. Pure.
 
-A set that is not listed promises no shares: the first due is served first.
+What is promised follows from the rules that a set consists of, so that options and overrides count.
 """
 
 from __future__ import annotations
@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+from lead.policy.axes.fill import Protected
+from lead.policy.axes.order import ByRecentWorkOrder
+from lead.policy.axes.share import (
+    ByCreation,
+    ByFairshare,
+    ByPromise,
+    ByRecentWorkShare,
+    ByUsage,
+)
+from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.division import divide
+from lead.policy.sets import PolicyComposition
 from lead.policy.share import promised
 from lead.policy.view import BUCKET, CampaignView, Exact
 from lead.simulation.fleet import starts
@@ -121,54 +132,60 @@ def _first_come(campaigns: Sequence[CampaignView], demand: Mapping[str, int], am
 
 BY_WEIGHT: Final = _by(lambda it: it.weight)
 
-SHARES: Final[Mapping[str, Sharing]] = {
-    "campaign-default": BY_WEIGHT,
-    "gridserver-usage": BY_WEIGHT,
-    "gridserver-usage-aggregated": _aggregated_seats,
-    "gridserver-serial-usage": _serial,
-    "gridserver-time": _first_come,
-    "gridserver-urgent": BY_WEIGHT,
-    "gridserver-sla": _targets,
-    "gridserver-sla-preempt": _targets,
-    "gridserver-blacklist": BY_WEIGHT,
-    "fbsng-dynamic": _by_starts,
-    "fbsng-quota": _by_starts,
-    "fbsng-partition": _by_starts,
-    "fbsng-placement": _by_starts,
-    "maui-fairshare": _fairshares,
-    "boinc-wrr": BY_WEIGHT,
-    "boinc-backoff": BY_WEIGHT,
-}
-"""By set: the function that returns its promised shares."""
 
-ALIKE: Final = frozenset(
-    [
-        *(name for name in SHARES if name.startswith("fbsng-")),
-        "gridserver-time",
-        "gridserver-serial-usage",
-    ]
-)
-"""Sets played with runs of equal length.
+def sharing_of(policy: PolicyComposition) -> Sharing | None:
+    """Return the function that returns the promised shares; None if none are promised."""
+    sharing: Sharing | None = _by_starts if policy.holds_others else None
+    match policy.share:
+        case ByUsage(serial=True):
+            sharing = _serial
+        case ByUsage(together=CampaignGrouping.LEVEL):
+            sharing = _aggregated_seats
+        case ByUsage():
+            sharing = BY_WEIGHT
+        case ByCreation(serial=False):
+            sharing = _first_come
+        case ByPromise():
+            sharing = _targets
+        case ByFairshare():
+            sharing = _fairshares
+        case ByRecentWorkShare() if not _minds_deadlines(policy):
+            sharing = BY_WEIGHT
+    return sharing
 
-They count runs and not their time, or the last campaign in line gets what is left of an hour, which
-may be in pieces that are too short for its runs.
-"""
-AT_LEAST: Final = frozenset({"gridserver-sla", "gridserver-sla-preempt"})
-"""Sets that promise at least a share."""
-PULLED: Final = frozenset({"maui-fairshare"})
-"""Sets with shares that are one term of a sum and therefore only pull (``pull_order.py``)."""
-NEWCOMERS: Final = (
-    "campaign-default",
-    "gridserver-usage",
-    "gridserver-usage-aggregated",
-    "gridserver-sla",
-)
-"""Sets that promise that a new campaign gets its share at once, and no more."""
-LATECOMERS: Final = (*NEWCOMERS, "gridserver-urgent", "gridserver-sla-preempt")
-"""Sets that reserve a share of the hours ahead for campaigns that ask later."""
-FILLING: Final = ("campaign-default", "maui-fifo", "maui-backfill", "maui-reservations")
-"""Sets that protect slots and let shorter runs fill the time before them."""
-GAPS: Final = tuple(name for name in SHARES if name.startswith("fbsng-"))
-"""Sets in which a task may be passed a limited number of times, and a stuck queue holds others."""
-URGENT_SETS: Final = ("campaign-default", "gridserver-urgent")
-"""Sets with urgent runs that may displace others within a budget."""
+
+def _minds_deadlines(policy: PolicyComposition) -> bool:
+    return isinstance(policy.order, ByRecentWorkOrder) and policy.order.deadlines
+
+
+def wants_equal_runs(policy: PolicyComposition) -> bool:
+    """Return whether the policies are played with runs of equal length.
+
+    They count runs and not their time, or the last campaign in line gets what is left of an hour,
+    which may be in pieces that are too short for its runs.
+    """
+    in_line = isinstance(policy.share, ByUsage | ByCreation) and policy.share.serial
+    return policy.holds_others or in_line or isinstance(policy.share, ByCreation)
+
+
+def promises_seats(policy: PolicyComposition) -> bool:
+    """Return whether the policies promise at least a share."""
+    return isinstance(policy.share, ByPromise)
+
+
+def pulls(policy: PolicyComposition) -> bool:
+    """Return whether shares are one term of a sum and therefore only pull (``pull_order.py``)."""
+    return isinstance(policy.share, ByFairshare)
+
+
+def keeps_time_ahead(policy: PolicyComposition) -> bool:
+    """Return whether a part of the hours ahead is kept for campaigns that ask later.
+
+    A new campaign then gets its share at once, and no more.
+    """
+    return promises_seats(policy) or (isinstance(policy.share, ByUsage) and not policy.share.serial)
+
+
+def protects_slots(policy: PolicyComposition) -> bool:
+    """Return whether slots are protected, and shorter runs fill the time before them."""
+    return isinstance(policy.fill, Protected)

@@ -9,19 +9,19 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, sqrt
 
-from lead.policy.sets import SETS
+from lead.policy.settings import configured_recipe
 from lead.policy.view import BUCKET, CampaignView, NodeView, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.ledger import by_hour
 from lead.simulation.fleet.promises import (
-    ALIKE,
-    AT_LEAST,
     BY_WEIGHT,
     EQUAL,
-    NEWCOMERS,
-    PULLED,
-    SHARES,
+    keeps_time_ahead,
+    promises_seats,
+    pulls,
+    sharing_of,
+    wants_equal_runs,
 )
 from lead.simulation.fleet.pull_order import PullCounter
 from lead.simulation.fleet.report import FleetCheck
@@ -76,8 +76,9 @@ def _streams_wanting(
     """
     streams: list[DemandStream] = []
     demand: Counter[str] = Counter()
+    equal = wants_equal_runs(configured_recipe(name))
     for it in scenario.campaigns:
-        length = EQUAL if name in ALIKE else it.length
+        length = EQUAL if equal else it.length
         count = round(part * scenario.nodes * times.HOUR / length)
         streams += hourly(it.name, count, length)
         demand[it.name] = count * length
@@ -132,7 +133,7 @@ def fleet_of(  # noqa: PLR0913 - the parts of a fleet
     """Return a fleet with the policies of a named set."""
     rng = random.Random(f"{scenario.seed} {name}")
     nodes = nodes_of(scenario)
-    policy, horizon = SETS[name], scenario.horizon
+    policy, horizon = configured_recipe(name), scenario.horizon
     return Fleet(
         nodes,
         campaigns,
@@ -148,22 +149,24 @@ def fleet_of(  # noqa: PLR0913 - the parts of a fleet
 
 def shares(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
     """Check that each campaign gets its promised share when everyone wants half of the fleet."""
-    if name not in SHARES:
+    policy = configured_recipe(name)
+    sharing = sharing_of(policy)
+    if sharing is None:
         return
     campaigns = scenario.shared_by()
     streams, demand = _streams_wanting(scenario, name, CROWDED_DEMAND)
     pull_counter = PullCounter()
     delivered = _play(
-        scenario, name, streams, campaigns, step_done, *[pull_counter] * (name in PULLED)
+        scenario, name, streams, campaigns, step_done, *[pull_counter] * pulls(policy)
     )
-    promised = SHARES[name](campaigns, demand, scenario.nodes * times.HOUR)
-    whole = scenario.nodes * times.HOUR if name in AT_LEAST else sum(promised.values())
+    promised = sharing(campaigns, demand, scenario.nodes * times.HOUR)
+    whole = scenario.nodes * times.HOUR if promises_seats(policy) else sum(promised.values())
     total = delivered.total()
     for campaign in promised:
         part = float(promised[campaign] / whole)
         share = total[campaign] / total.total()
         yield _share("shares", name, campaign, part, share, tolerance(scenario.runs))
-    if name in PULLED:
+    if pulls(policy):
         check = partial(FleetCheck, trial="shares", policy=name, unit="runs")
         yield check(who="runs compared", promised=1, least=1, found=pull_counter.compared)
         who = "before those further below target"
@@ -197,14 +200,16 @@ def _play(
 def _share(
     trial: str, name: str, campaign: str, part: float, found: float, within: float
 ) -> FleetCheck:
+    policy = configured_recipe(name)
+    unbounded = promises_seats(policy) or pulls(policy)
     return FleetCheck(
         trial=trial,
         policy=name,
         who=campaign,
         unit="%",
         promised=round(100 * part, 3),
-        least=None if name in PULLED else round(100 * part * (1 - within), 3),
-        most=None if name in AT_LEAST | PULLED else round(100 * part * (1 + within), 3),
+        least=None if pulls(policy) else round(100 * part * (1 - within), 3),
+        most=None if unbounded else round(100 * part * (1 + within), 3),
         found=round(100 * found, 3),
     )
 
@@ -219,10 +224,11 @@ def overload(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterabl
     hours = sorted(delivered.by_hour)[:-1]
     total = sum((delivered.by_hour[hour] for hour in hours), Counter[str]())
     busy = total.total() / (whole * len(hours))
-    if name in SHARES:
+    policy = configured_recipe(name)
+    if (sharing := sharing_of(policy)) is not None:
         # Divide the time in use only: unused time is checked below, and is no campaign's loss.
-        in_use = whole if name in AT_LEAST else total.total() // len(hours)
-        promised = SHARES[name](campaigns, demand, in_use)
+        in_use = whole if promises_seats(policy) else total.total() // len(hours)
+        promised = sharing(campaigns, demand, in_use)
         for it in campaigns:
             part = float(promised[it.name] / in_use)
             share = total[it.name] / total.total()
@@ -240,7 +246,8 @@ def overload(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterabl
 
 def newcomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
     """Check that the campaign with the least weight gets its share, not more, in a full fleet."""
-    if name not in NEWCOMERS:
+    policy = configured_recipe(name)
+    if not keeps_time_ahead(policy):
         return
     campaigns = scenario.shared_by()
     least = min(campaigns, key=lambda it: it.weight)
@@ -256,9 +263,8 @@ def newcomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     until = joins + 1 + _LOOKED_AT
     for _ in fleet_of(scenario, name, streams, all_campaigns).play(until * times.HOUR, delivered):
         step_done()
-    seats = float(
-        SHARES.get(name, BY_WEIGHT)(all_campaigns, demand, scenario.nodes * BUCKET)[new.name]
-    )
+    sharing = sharing_of(policy) or BY_WEIGHT
+    seats = float(sharing(all_campaigns, demand, scenario.nodes * BUCKET)[new.name])
     seats /= BUCKET
     seats_by_hour = [delivered.by_hour[hour][new.name] / BUCKET for hour in range(joins + 1, until)]
     first = sum(seats_by_hour[:_FIRST]) / _FIRST
@@ -270,6 +276,6 @@ def newcomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     # served last in an hour may get nothing of it, as those before it catch up on their deficits.
     # It is then an hour behind them, more than any other, so it comes first and loses no second
     # hour.
-    enough = seats if name in AT_LEAST else seats * (_FIRST - 1) / _FIRST
+    enough = seats if promises_seats(policy) else seats * (_FIRST - 1) / _FIRST
     who = f"{new.name}, first {_FIRST} hours"
     yield check(who=who, least=round(enough, 3), found=round(first, 3))

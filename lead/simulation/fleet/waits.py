@@ -11,11 +11,11 @@ from math import floor
 
 from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.preempt.score import Urgency
-from lead.policy.sets import SETS
+from lead.policy.settings import configured_recipe
 from lead.policy.view import URGENT, CampaignView, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
-from lead.simulation.fleet.promises import FILLING, URGENT_SETS
+from lead.simulation.fleet.promises import protects_slots
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import StepDone, fleet_of, hourly
 from lead.simulation.fleet.world import DemandStream, HeldEpisode
@@ -90,7 +90,7 @@ def starvation(scenario: FleetScenario, name: str, step_done: StepDone) -> Itera
 
 def backfill(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
     """Check that nothing is filled into a reserved slot when nodes refuse and runs are blocked."""
-    if name not in FILLING:
+    if not protects_slots(configured_recipe(name)):
         return
     rng = random.Random(f"{scenario.seed} backfill")
     streams = list(_endless_streams(scenario, rng, 1.3))
@@ -124,7 +124,7 @@ def backfill(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterabl
 
 def urgent(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[FleetCheck]:
     """Check that bursts of urgent runs on a full fleet displace others only within their budget."""
-    if name not in URGENT_SETS:
+    if not isinstance(configured_recipe(name).preempt, UrgentByScore):
         return
     crowd = [
         stream
@@ -168,7 +168,7 @@ def urgent(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[
 
 
 def _urgency(name: str) -> Urgency:
-    preempt = SETS[name].preempt
+    preempt = configured_recipe(name).preempt
     return preempt.urgency if isinstance(preempt, UrgentByScore) else Urgency(Fraction(0))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from node.model import times
-from node.model.policysets import DEFAULT
+from node.model.policysets import DEFAULT, expanded
 from node.model.wire.fields import Document, Duration, Instant, Name, Patch
 from node.model.wire.nodes import NodeName
 
@@ -35,14 +35,30 @@ Length = Annotated[Duration, AfterValidator(_length)]
 
 
 class PolicyChoice(Document):
-    """A named set of policies, with overrides."""
+    """A named set of policies, with options and overrides; an alias becomes what it stands for."""
 
     set: Annotated[str, StringConstraints(max_length=63)] = DEFAULT
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Options of the set by name; `GET /v1/policysets` has those of each.",
+        examples=[{"serial": True}],
+    )
     overrides: dict[Axis, dict[str, Any]] = Field(
         default_factory=dict,
         description="By axis: another rule, and its parameters.",
         examples=[{"order": {"rule": "next-run"}, "share": {"window": "30m"}}],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expanded(cls, written: Any) -> Any:
+        if not isinstance(written, dict) or not isinstance(written.get("set"), str):
+            return written
+        options = written.get("options", {})
+        if not isinstance(options, dict):
+            return written
+        recipe = expanded(written["set"], options)
+        return {**written, "set": recipe.set, "options": recipe.options}
 
 
 class PoolDocument(Document):
@@ -83,12 +99,21 @@ class PoolPatch(Patch):
     description: Text | None = None
 
 
+class PolicySetAlias(Document):
+    """A former name of a set, and what it stands for."""
+
+    name: str
+    options: dict[str, Any] = Field(description="The options with which the set is the same.")
+
+
 class PolicySet(Document):
     """A named set of policies that a pool may be given."""
 
     name: str
     good_for: str = Field(description="When to choose it.")
     recommended: bool
+    options: dict[str, str] = Field(description="By name, what each option changes.")
+    aliases: tuple[PolicySetAlias, ...] = Field(description="Former names that stand for it.")
 
 
 class Outside(Document):

@@ -584,3 +584,10 @@ RETURN state IN ('failed', 'missed') AND EXISTS (
 );
 COMMENT ON FUNCTION is_tried_again(uuid, timestamptz, integer, text) IS
 'Whether a run came to nothing and a later attempt has its slot: people are told of the slot once, by its last attempt.';
+
+---------------------------------------------------------------------------------------------------
+-- Options of policy sets
+---------------------------------------------------------------------------------------------------
+
+ALTER TABLE pool ADD COLUMN options jsonb NOT NULL DEFAULT '{}';
+COMMENT ON COLUMN pool.options IS 'The options of the policy set, by name.';

@@ -2,7 +2,8 @@
 -- With what its policies did not see at their last decision.
 SELECT
     pool.name, pool.match, pool.policy_set, pool.overrides, pool.choice, pool.term, pool.patience, pool.description,
-    pool.revision, pool.created_at, pool.changed_at, policy_state.state ->> 'unseen' AS unseen
+    pool.revision, pool.created_at, pool.changed_at, policy_state.state ->> 'unseen' AS unseen,
+    pool.options
 FROM pool
 LEFT JOIN policy_state ON pool.id = policy_state.pool_id
 ORDER BY pool.name;
@@ -21,8 +22,8 @@ GROUP BY pool.name, coalesce(task.campaign, 'default')
 ORDER BY pool.name, campaign;
 
 -- keep_pool --
-INSERT INTO pool (name, match, policy_set, overrides, choice, term, patience, description, created_at, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
+INSERT INTO pool (name, match, policy_set, overrides, choice, term, patience, description, options, created_at, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
 ON CONFLICT (name) DO NOTHING
 RETURNING id;
 
@@ -31,8 +32,8 @@ RETURNING id;
 UPDATE pool
 SET
     match = $2, policy_set = $3, overrides = $4, choice = $5, term = $6, patience = $7, description = $8,
-    changed_at = $9, revision = revision + 1
-WHERE name = $1 AND revision = $10
+    options = $9, changed_at = $10, revision = revision + 1
+WHERE name = $1 AND revision = $11
 RETURNING id;
 
 -- asking --

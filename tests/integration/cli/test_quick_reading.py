@@ -25,6 +25,7 @@ LISTS = {
     "campaign usage": "usage",
     "pool list": "pools",
     "pool sets": "policysets",
+    "policy list": "policysets",
     "reservation list": "reservations",
     "archive list": "archives",
     "archive kinds": "archivers",

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from node.model import times
 from node.model.gaps import Gap
+from node.model.policysets import SETS
 from node.model.reasons import told
 from node.model.recurrence import SlotRange
 from node.model.times import format_instant
@@ -157,11 +158,21 @@ async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
     wanted = {"country": ["DE", "FR"], "cpu_mbps": {">=": 500}}
     assert (created["match"], created["nodes"], created["choice"]) == (wanted, ["a"], "rotating")
     override = ("--override", "order=next-run", "--override", "fill.depth=2")
-    changed = json.loads((await ask("pool", "set-policy", "fast", "maui-backfill", *override)).out)
+    said = await ask("pool", "set-policy", "fast", "maui-reservations", *override)
+    assert "maui-reservations is priority with slots=4." in said.err
+    changed = json.loads(said.out)
     overrides = {"order": {"rule": "next-run"}, "fill": {"depth": 2}}
-    assert changed["policy"] == {"set": "maui-backfill", "overrides": overrides}
-    changed = json.loads((await ask("pool", "set-policy", "fast", "pscheduler")).out)
-    assert changed["policy"] == {"set": "pscheduler", "overrides": {}}
+    meant = {"set": "priority", "options": {"slots": 4}}
+    assert changed["policy"] == meant | {"overrides": overrides}
+    shown = (await ask("pool", "show", "fast", "-o", "table")).out
+    assert "priority with slots=4 (fill: depth 2; order: next-run)" in shown
+    changed = json.loads((await ask("pool", "set-policy", "fast", "shares", "serial=true")).out)
+    assert changed["policy"] == {"set": "shares", "options": {"serial": True}, "overrides": {}}
+    listed = json.loads((await ask("policy", "list")).out)
+    assert [each["name"] for each in listed] == list(SETS)
+    shown = (await ask("policy", "show", "maui-defer", "-o", "table")).out
+    assert "maui-defer         priority with patience=PT1H" in shown
+    assert "did you mean shares" in (await ask("policy", "show", "sharez")).err
     await a.node.own_card.set({"cpu_mbps": None})
     await a.node.directory.refresh()
     shown = (await ask("pool", "show", "fast", "-o", "table")).out
@@ -178,7 +189,7 @@ async def test_invalid_pools(ask: Command) -> None:
     unknown = await ask("pool", "add", "x", "--match", "{}", "--set", "maui-fiffo")
     assert (unknown.code, "did you mean maui-fifo" in unknown.err) == (2, True)
     assert (await ask("pool", "add", "x")).code == 2
-    assert "gridserver-usage" in (await ask("pool", "sets", "-o", "ids")).out.split()
+    assert "shares" in (await ask("pool", "sets", "-o", "ids")).out.split()
     assert "campaign-default (recommended)" in (await ask("pool", "sets", "-o", "table")).out
 
 

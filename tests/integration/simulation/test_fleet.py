@@ -17,6 +17,7 @@ from lead.policy.axes.share import ByUsage
 from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.placement_requests import EpisodeOutcome
 from lead.policy.sets import DEFAULT, SETS
+from lead.policy.settings import configured_recipe
 from lead.policy.view import (
     CampaignView,
     Candidate,
@@ -33,7 +34,7 @@ from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.drawing import draw_fleet_report
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from lead.simulation.fleet.play import TRIALS, play
-from lead.simulation.fleet.promises import SHARES
+from lead.simulation.fleet.promises import Sharing, sharing_of
 from lead.simulation.fleet.pull_order import PullCounter
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import tolerance
@@ -72,6 +73,13 @@ def tried(trial: str, name: str, **changes: Any) -> dict[str, FleetCheck]:
     return {check.who: check for check in checks}
 
 
+def sharing(recipe: str) -> Sharing:
+    """Return what a set promises of shares."""
+    promised = sharing_of(configured_recipe(recipe))
+    assert promised is not None
+    return promised
+
+
 @pytest.fixture(scope="module")
 def store() -> Iterator[NodeStore]:
     """Return an empty database of a lead."""
@@ -107,10 +115,10 @@ def test_the_ledger_is_that_of_the_lead(
     ("name", "promised"),
     [
         ("campaign-default", (2, 5, 3)),
-        ("gridserver-usage-aggregated", (2, 5, 3)),
-        ("gridserver-serial-usage", (0, 4, 6)),
-        ("gridserver-time", (6, 4, 0)),
-        ("fbsng-dynamic", (5, 3, 2)),
+        ("shares together=level", (2, 5, 3)),
+        ("shares serial=true", (0, 4, 6)),
+        ("in-order", (6, 4, 0)),
+        ("turns", (5, 3, 2)),
     ],
 )
 def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -> None:
@@ -120,12 +128,12 @@ def test_what_is_promised_of_shares(name: str, promised: tuple[int, int, int]) -
         CampaignView("b", weight=6, level=5, created_at=2, queue=QueueView(price=10)),
         CampaignView("c", weight=3, level=9, created_at=3, queue=QueueView(price=15)),
     ]
-    demand = {"a": 6, "b": 5, "c": 6} if name != "fbsng-dynamic" else {"a": 9, "b": 9, "c": 9}
-    if name == "gridserver-usage-aggregated":
+    demand = {"a": 6, "b": 5, "c": 6} if name != "turns" else {"a": 9, "b": 9, "c": 9}
+    if name == "shares together=level":
         campaigns = [
             replace(it, level=level) for it, level in zip(campaigns, (2, 8, 8), strict=True)
         ]
-    shares = SHARES[name](campaigns, demand, 10)
+    shares = sharing(name)(campaigns, demand, 10)
     assert [shares[it] for it in "abc"] == list(promised)
 
 
@@ -133,7 +141,7 @@ def test_fairshares_pull_to_equal_distances_from_targets() -> None:
     """A campaign that wants less than its target leaves the rest to the others in equal parts."""
     parts = {"a": Fraction(1, 10), "b": Fraction(3, 10), "c": Fraction(6, 10)}
     campaigns = [CampaignView(name, fairshare=FairshareView(part)) for name, part in parts.items()]
-    shared = SHARES["maui-fairshare"]
+    shared = sharing("priority fairshare=true")
     assert shared(campaigns, {"a": 6, "b": 6, "c": 4}, 10) == {"a": 2, "b": 4, "c": 4}
     assert shared(campaigns, {"a": 1, "b": 2, "c": 4}, 10) == {"a": 1, "b": 2, "c": 4}
 
@@ -171,13 +179,13 @@ def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) 
 @pytest.mark.timeout(60)
 def test_a_fairshare_decides_between_runs_alike() -> None:
     """Fairshares have no bounds, but the campaign further below its target comes first."""
-    checks = tried("shares", "maui-fairshare", runs=100, nodes=5)
+    checks = tried("shares", "priority weights=usual fairshare=true", runs=100, nodes=5)
     assert checks["atlas"].least is None
     assert checks["runs compared"].found > 0
     assert all(check.holds for check in checks.values()), checks
 
 
-@pytest.mark.parametrize("name", ["campaign-default", "fbsng-dynamic"])
+@pytest.mark.parametrize("name", ["campaign-default", "turns"])
 @pytest.mark.timeout(60)
 @pytest.mark.nightly
 def test_overload_is_shared_as_promised(name: str) -> None:
@@ -199,7 +207,7 @@ def test_short_runs_leave_no_pieces_of_those_who_are_behind() -> None:
 @pytest.mark.nightly
 def test_without_a_budget_the_urgent_displace_nobody() -> None:
     """A budget of a tenth of six nodes is less than one node and allows no displacement."""
-    checks = tried("urgent", "gridserver-urgent", nodes=6)
+    checks = tried("urgent", "shares urgent=10", nodes=6)
     assert checks["runs displaced"].found == 0
     assert all(check.holds for check in checks.values()), checks
 
@@ -208,7 +216,7 @@ def test_without_a_budget_the_urgent_displace_nobody() -> None:
 @pytest.mark.nightly
 def test_the_second_tier_fills_a_fleet_that_one_episode_cannot() -> None:
     """A second episode fills the fleet when an hour has more runs than one episode can place."""
-    checks = tried("overload", "gridserver-usage-aggregated", runs=1000, nodes=12)
+    checks = tried("overload", "shares together=level", runs=1000, nodes=12)
     assert checks["all of the fleet in use"].found == 100
 
 
@@ -216,7 +224,7 @@ def test_the_second_tier_fills_a_fleet_that_one_episode_cannot() -> None:
 @pytest.mark.nightly
 def test_turns_are_not_spent_on_hours_that_are_full() -> None:
     """The rest of the last hour does not count against the campaigns that got least of it."""
-    checks = tried("shares", "boinc-wrr", runs=1500, nodes=6)
+    checks = tried("shares", "long-term", runs=1500, nodes=6)
     assert all(check.holds for check in checks.values()), checks
 
 
@@ -228,7 +236,7 @@ def test_a_newcomer_neither_floods_nor_starves() -> None:
     assert all(check.holds for check in checks.values()), checks
 
 
-@pytest.mark.parametrize("name", ["campaign-default", "gridserver-usage"])
+@pytest.mark.parametrize("name", ["campaign-default", "shares"])
 @pytest.mark.nightly
 def test_who_asks_later_has_its_part(name: str) -> None:
     """A campaign that asks after others have asked for a whole day gets its share."""
@@ -253,7 +261,7 @@ def test_first_come_first_served_is_no_promise_to_latecomers(
 @pytest.mark.nightly
 def test_the_urgent_displace_up_to_their_budget() -> None:
     """Urgent runs on a full fleet displace exactly as many seats as their budget allows."""
-    checks = tried("urgent", "gridserver-urgent", nodes=10)
+    checks = tried("urgent", "shares urgent=10", nodes=10)
     assert checks["seats taken from others at once"].found == 1
     assert checks["runs displaced"].found > 0
 
@@ -262,7 +270,7 @@ def test_the_urgent_displace_up_to_their_budget() -> None:
 def test_what_sets_do_not_promise_is_not_checked() -> None:
     """A set is not checked for a promise that it does not make."""
     assert tried("shares", "pscheduler") == {}
-    assert tried("newcomers", "boinc-wrr") == {}
+    assert tried("newcomers", "long-term") == {}
 
 
 def test_a_check_is_described_with_its_bounds() -> None:
@@ -278,7 +286,7 @@ def test_a_check_is_described_with_its_bounds() -> None:
 @pytest.mark.nightly
 def test_the_same_seed_is_the_same_report() -> None:
     """Two plays with the same seed give equal reports."""
-    scenario = fleet(sets=["gridserver-usage"], runs=100, nodes=4, campaigns=THREE_CAMPAIGNS)
+    scenario = fleet(sets=["shares"], runs=100, nodes=4, campaigns=THREE_CAMPAIGNS)
     reports = [play(scenario, lambda share, current: None) for _ in range(2)]  # noqa: ARG005
     assert reports[0] == reports[1]
     assert draw_fleet_report(reports[0]).count("<rect") > 20

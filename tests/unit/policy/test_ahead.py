@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.policy.placement_requests import EpisodeOutcome
-from lead.policy.sets import DEFAULT, SETS
+from lead.policy.sets import DEFAULT
 from lead.policy.view import (
     BUCKET,
     URGENT,
@@ -26,6 +26,7 @@ from lead.policy.view import (
     View,
 )
 from node.model import times
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 NODES = nodes_of(4)
@@ -82,7 +83,7 @@ def played(
 ) -> tuple[Driver, EpisodeOutcome]:
     """Drive an episode in which blue asks for all of six hours."""
     driver = Driver(view or view_of(NODES, campaigns, wanting("blue", 6)))
-    return driver, driver.drive(SETS[policy])
+    return driver, driver.drive(COMPOSITIONS[policy])
 
 
 @pytest.mark.parametrize("policy", BY_WEIGHT)

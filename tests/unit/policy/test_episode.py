@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lead.policy.axes import fill, order, share
 from lead.policy.episode import Episode
 from lead.policy.placement_requests import AllocationRound, Ask, EpisodeOutcome
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
 from lead.policy.verdict import Axis
 from lead.policy.view import (
     URGENT,
@@ -30,18 +30,21 @@ from lead.policy.view import (
     View,
 )
 from node.model import times
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, pools, view_of
 
 HALF_AN_HOUR = 30 * times.MINUTE
 
 
 @settings(max_examples=60)
-@given(name=st.sampled_from(sorted(SETS)), view=pools(), workers=st.sampled_from([0, 3, 100]))
+@given(
+    name=st.sampled_from(sorted(COMPOSITIONS)), view=pools(), workers=st.sampled_from([0, 3, 100])
+)
 def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -> None:
     """Each due task is either placed, refused with reasons, or not reached."""
     view = replace(view, workers=workers)
     driver = Driver(view)
-    outcome = driver.drive(SETS[name])
+    outcome = driver.drive(COMPOSITIONS[name])
     placed = Counter(run.task for run in outcome.placed)
     assert set(placed.values()) <= {1}
     wanted = {candidate.task: candidate.k for candidate in view.candidates}
@@ -58,11 +61,11 @@ def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -
 
 
 @settings(max_examples=60)
-@given(name=st.sampled_from(sorted(SETS)), view=pools())
+@given(name=st.sampled_from(sorted(COMPOSITIONS)), view=pools())
 def test_asked_nodes_are_suitable(name: str, view: View) -> None:
     """The nodes asked are up, match, suffice, and respect the spread."""
     driver = Driver(view)
-    driver.drive(SETS[name])
+    driver.drive(COMPOSITIONS[name])
     for ask in driver.asks:
         candidate = ask.candidate
         assert len(set(ask.nodes)) == len(ask.nodes) >= ask.least
@@ -76,11 +79,11 @@ def test_asked_nodes_are_suitable(name: str, view: View) -> None:
 
 
 @settings(max_examples=60)
-@given(name=st.sampled_from(sorted(SETS)), view=pools())
+@given(name=st.sampled_from(sorted(COMPOSITIONS)), view=pools())
 def test_an_episode_can_be_repeated(name: str, view: View) -> None:
     """The same view and seed give the same questions and the same state."""
     drivers = [Driver(view), Driver(view)]
-    outcomes = [driver.drive(SETS[name]) for driver in drivers]
+    outcomes = [driver.drive(COMPOSITIONS[name]) for driver in drivers]
     assert drivers[0].asks == drivers[1].asks
     assert outcomes[0].state == outcomes[1].state
 
@@ -110,7 +113,9 @@ def test_scarce_seats_are_shared_by_weight(name: str) -> None:
         CampaignView("b", weight=2),
         CampaignView("c", weight=3),
     ]
-    outcome = Driver(view_of(nodes, campaigns, _crowd(campaigns, nodes, 12))).drive(SETS[name])
+    outcome = Driver(view_of(nodes, campaigns, _crowd(campaigns, nodes, 12))).drive(
+        COMPOSITIONS[name]
+    )
     assert _seats(outcome) == {"a": 2, "b": 4, "c": 6}
     rules = {refusal.rule.name for refusals in outcome.refused.values() for refusal in refusals}
     assert rules == {"no-seats"}
@@ -123,7 +128,9 @@ def test_each_run_of_an_episode_counts_as_load_of_its_node() -> None:
         due(f"task-{number}", "a", nodes, duration=5 * times.MINUTE, slip=50 * times.MINUTE)
         for number in range(len(nodes))
     ]
-    outcome = Driver(view_of(nodes, [CampaignView("a")], tasks)).drive(SETS["campaign-default"])
+    outcome = Driver(view_of(nodes, [CampaignView("a")], tasks)).drive(
+        COMPOSITIONS["campaign-default"]
+    )
     assert Counter(name for run in outcome.placed for name in run.nodes) == Counter(list(nodes))
 
 
@@ -133,7 +140,7 @@ def test_unused_ideals_go_to_others() -> None:
     campaigns = [CampaignView("a"), CampaignView("b")]
     crowd = _crowd(campaigns, nodes, 12)
     candidates = [it for it in crowd if it.campaign == "a" or it.task == "b-0"]
-    outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS["gridserver-usage"])
+    outcome = Driver(view_of(nodes, campaigns, candidates)).drive(COMPOSITIONS["gridserver-usage"])
     assert _seats(outcome) == {"a": 11, "b": 1}
 
 
@@ -143,7 +150,7 @@ def test_splitting_a_campaign_gains_nothing() -> None:
     parts = [CampaignView(f"part{number}", parent="big") for number in range(10)]
     campaigns = [CampaignView("big"), CampaignView("small"), *parts]
     candidates = _crowd([CampaignView("small"), *parts], nodes, 20)
-    outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS["campaign-default"])
+    outcome = Driver(view_of(nodes, campaigns, candidates)).drive(COMPOSITIONS["campaign-default"])
     seats = _seats(outcome)
     assert seats.pop("small") == 10
     assert set(seats.values()) == {1}
@@ -155,9 +162,9 @@ def test_the_campaign_with_less_usage_is_served_first() -> None:
     campaigns = [CampaignView("a", created_at=1), CampaignView("b", created_at=2)]
     ledger = [Charge("a", NOW - times.HOUR, NOW, times.HOUR)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
-    assert _seats(Driver(view).drive(SETS["gridserver-usage"])) == {"a": 1, "b": 2}
+    assert _seats(Driver(view).drive(COMPOSITIONS["gridserver-usage"])) == {"a": 1, "b": 2}
     view = replace(view, ledger=[replace(ledger[0], campaign="b")])
-    assert _seats(Driver(view).drive(SETS["gridserver-usage"])) == {"a": 2, "b": 1}
+    assert _seats(Driver(view).drive(COMPOSITIONS["gridserver-usage"])) == {"a": 2, "b": 1}
 
 
 def test_a_newcomer_does_not_flood() -> None:
@@ -167,7 +174,7 @@ def test_a_newcomer_does_not_flood() -> None:
     half = 3 * times.DAY // 2
     ledger = [Charge("a", NOW - times.DAY, NOW, half - 1)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 3), ledger=ledger)
-    outcome = Driver(view).drive(SETS["gridserver-usage"])
+    outcome = Driver(view).drive(COMPOSITIONS["gridserver-usage"])
     assert _seats(outcome) == {"a": 2, "new": 1}
     assert outcome.state.newcomers == {"new": Charge("new", NOW - times.DAY, NOW, half)}
 
@@ -178,7 +185,7 @@ def test_levels_are_served_in_order() -> None:
     campaigns = [CampaignView("low", level=3, weight=9), CampaignView("high", level=6)]
     candidates = _crowd(campaigns, nodes, 3)
     for name in ("gridserver-serial-usage", "gridserver-serial-time"):
-        outcome = Driver(view_of(nodes, campaigns, candidates)).drive(SETS[name])
+        outcome = Driver(view_of(nodes, campaigns, candidates)).drive(COMPOSITIONS[name])
         assert _seats(outcome) == {"high": 3, "low": 1}
 
 
@@ -187,12 +194,12 @@ def test_promised_seats_are_kept_and_lent() -> None:
     nodes = nodes_of(10)
     campaigns = [CampaignView("a", target=6), CampaignView("b", target=2), CampaignView("stranger")]
     crowd = _crowd(campaigns, nodes, 10)
-    outcome = Driver(view_of(nodes, campaigns, crowd)).drive(SETS["gridserver-sla"])
+    outcome = Driver(view_of(nodes, campaigns, crowd)).drive(COMPOSITIONS["gridserver-sla"])
     # 2 seats remain: 6/8 and 2/8 of them, rounded up; b finds none, because a comes first.
     assert _seats(outcome) == {"a": 8, "b": 2}
     assert outcome.refused["stranger-0"][0].rule.name == "no-group"
     alone = [it for it in crowd if it.campaign == "b"]
-    outcome = Driver(view_of(nodes, campaigns, alone)).drive(SETS["gridserver-sla"])
+    outcome = Driver(view_of(nodes, campaigns, alone)).drive(COMPOSITIONS["gridserver-sla"])
     assert _seats(outcome) == {"b": 10}
 
 
@@ -207,7 +214,7 @@ def test_each_run_of_a_term_is_a_start() -> None:
     terms = [due(f"a-{n}", "a", nodes, added_at=n, runs=runs) for n in range(2)]
     single = [due(f"b-{n}", "b", nodes, added_at=n) for n in range(8)]
     driver = Driver(view_of(nodes, campaigns, [*terms, *single]))
-    driver.drive(SETS["fbsng-dynamic"])
+    driver.drive(COMPOSITIONS["fbsng-dynamic"])
     started = "".join(ask.candidate.campaign for ask in driver.asks)
     assert started in {"abbbbbbabb", "babbbbbbab"}
 
@@ -220,7 +227,7 @@ def test_starts_are_shared_by_price() -> None:
         CampaignView("b", queue=QueueView(price=7)),
     ]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 10))
-    outcome = Driver(view).drive(SETS["fbsng-dynamic"])
+    outcome = Driver(view).drive(COMPOSITIONS["fbsng-dynamic"])
     assert _seats(outcome) == {"a": 7, "b": 3}
     assert outcome.state.starts == 10
     priorities = {name: queue.priority for name, queue in outcome.state.queues.items()}
@@ -235,7 +242,7 @@ def test_a_wide_task_is_passed_a_limited_number_of_times() -> None:
     small = [due(f"small{n}", "a", nodes, slip=0, added_at=n) for n in range(3)]
     taken = PostedRun("x", "x", "a", ("n0",), NOW, NOW + times.MINUTE)
     view = view_of(nodes, campaigns, [wide, *small], runs=[taken])
-    outcome = Driver(view).drive(SETS["fbsng-dynamic"])
+    outcome = Driver(view).drive(COMPOSITIONS["fbsng-dynamic"])
     assert [run.task for run in outcome.placed] == ["small0", "small1"]
     assert outcome.state.passes == {"wide": 2}
     assert outcome.refused["small2"][0].rule.name == "passes"
@@ -249,7 +256,7 @@ def test_others_wait_while_a_node_is_away_for_a_while(*, awaited: bool, placed: 
     campaigns = [CampaignView("a", queue=QueueView(passes=2))]
     wide = due("wide", "a", nodes, k=4, k_min=4, together=True, slip=0, added_at=-1)
     small = [due(f"small{n}", "a", nodes, slip=0, added_at=n) for n in range(3)]
-    outcome = Driver(view_of(nodes, campaigns, [wide, *small])).drive(SETS["fbsng-dynamic"])
+    outcome = Driver(view_of(nodes, campaigns, [wide, *small])).drive(COMPOSITIONS["fbsng-dynamic"])
     assert len(outcome.placed) == placed
     [why] = outcome.refused["wide"]
     assert why.rule.name == "too-few-nodes"
@@ -264,12 +271,12 @@ def test_what_only_waited_is_tried_when_nothing_holds_it() -> None:
     small = due("small", "a", nodes, slip=0)
     taken = PostedRun("x", "x", "a", ("n0",), NOW, NOW + times.MINUTE)
     first = Driver(view_of(nodes, campaigns, [wide, small], runs=[taken]))
-    before = first.drive(SETS["fbsng-dynamic"])
+    before = first.drive(COMPOSITIONS["fbsng-dynamic"])
     assert before.state.held == ("small",)
     other = due("other", "a", nodes, slip=0, added_at=1)
     again = [replace(small, blocked=True), other]
     view = view_of(nodes, campaigns, again, runs=[taken], state=before.state)
-    outcome = Driver(view).drive(SETS["fbsng-dynamic"])
+    outcome = Driver(view).drive(COMPOSITIONS["fbsng-dynamic"])
     assert [run.task for run in outcome.placed] == ["small"]
     assert outcome.state.held == ()
 
@@ -285,7 +292,7 @@ def test_a_blocked_task_gets_a_slot() -> None:
     short = due("short", "a", {"n1": nodes["n1"]}, duration=20 * times.MINUTE, slip=0)
     view = view_of(nodes, campaigns, [wide, long, short], runs=[taken])
     driver = Driver(view, has_time=lambda ask: ask.candidate.task != "wide")
-    outcome = driver.drive(SETS["maui-backfill"])
+    outcome = driver.drive(COMPOSITIONS["maui-backfill"])
     assert [(it.start, sorted(it.nodes)) for it in outcome.reservations] == [(until, ["n0", "n1"])]
     assert [run.task for run in outcome.placed] == ["short"]
     assert outcome.refused["long"][0].rule.name == "protected slot"
@@ -340,7 +347,7 @@ def test_no_soft_limit_is_exceeded_while_others_want_the_nodes(
         for campaign, (tasks, *_) in zip(campaigns, limits, strict=True)
         for candidate in _crowd([campaign], nodes, tasks)
     ]
-    outcome = Driver(view_of(nodes, campaigns, crowd)).drive(SETS[name])
+    outcome = Driver(view_of(nodes, campaigns, crowd)).drive(COMPOSITIONS[name])
     held = _seats(outcome)
     above = {
         f"c{number}"
@@ -393,7 +400,7 @@ def test_named_participants_need_no_share() -> None:
     named = replace(crowd[0], task="named", nodes=("n1", "n0"), named=True)
     view = view_of(nodes, campaigns, [named, *crowd])
     driver = Driver(view)
-    outcome = driver.drive(replace(SETS["gridserver-usage"], order=order.NextRun()))
+    outcome = driver.drive(replace(COMPOSITIONS["gridserver-usage"], order=order.NextRun()))
     assert driver.asks[0].nodes == ("n1", "n0")
     assert _seats(outcome) == {"a": 2}
 
@@ -402,18 +409,18 @@ def test_a_node_that_refuses_is_not_asked_again() -> None:
     """A node that refuses a campaign is not asked by it for a while; one without time is."""
     nodes = nodes_of(2)
     view = view_of(nodes, [CampaignView("a"), CampaignView("b")], [due("t", "a", nodes, spare=1)])
-    outcome = Driver(view, has_time=lambda _: False).drive(SETS["boinc-backoff"])
+    outcome = Driver(view, has_time=lambda _: False).drive(COMPOSITIONS["boinc-backoff"])
     assert outcome.state.backoffs == {}
-    outcome = Driver(view, refusing=frozenset(nodes)).drive(SETS["boinc-backoff"])
+    outcome = Driver(view, refusing=frozenset(nodes)).drive(COMPOSITIONS["boinc-backoff"])
     assert outcome.state.backoffs.keys() == {("a", name, "exclusive") for name in nodes}
     after = replace(
         view, state=outcome.state, candidates=[due("t", "a", nodes), due("u", "b", nodes)]
     )
-    outcome = Driver(after).drive(SETS["boinc-backoff"])
+    outcome = Driver(after).drive(COMPOSITIONS["boinc-backoff"])
     assert [run.task for run in outcome.placed] == ["u"]
     assert [refusal.rule.name for refusal in outcome.refused["t"]] == ["backoff", "backoff"]
     later = replace(after, now=NOW + times.HOUR, candidates=[due("t", "a", nodes, slip=times.DAY)])
-    outcome = Driver(later).drive(SETS["boinc-backoff"])
+    outcome = Driver(later).drive(COMPOSITIONS["boinc-backoff"])
     assert [run.task for run in outcome.placed] == ["t"]
     assert len(outcome.state.backoffs) == 1
 
@@ -427,7 +434,7 @@ def test_a_blacklisted_node_serves_other_campaigns() -> None:
         [due("t", "a", nodes), due("u", "b", nodes)],
         state=RememberedState(failures={("n0", "a"): 1}),
     )
-    outcome = Driver(view).drive(SETS["gridserver-blacklist"])
+    outcome = Driver(view).drive(COMPOSITIONS["gridserver-blacklist"])
     assert [run.task for run in outcome.placed] == ["u"]
     figures = {"node": "n0", "failures": 1, "campaign": "a", "most": 1}
     assert outcome.refused["t"][0].reason.figures == figures
@@ -443,7 +450,7 @@ def test_an_ask_names_the_nodes_that_are_left_out() -> None:
         state=RememberedState(failures={("n1", "a"): 1}),
     )
     driver = Driver(view)
-    driver.drive(SETS["gridserver-blacklist"])
+    driver.drive(COMPOSITIONS["gridserver-blacklist"])
     [ask] = driver.asks
     assert set(ask.nodes) == {"n0", "n2"}
     assert {name: it.rule.name for name, it in ask.left_out.items()} == {"n1": "blacklisted"}
@@ -456,7 +463,7 @@ def test_nodes_tied_to_campaigns() -> None:
     campaigns = [CampaignView("top"), CampaignView("below", parent="top"), CampaignView("far")]
     candidates = [due(name, name, nodes, k=3, k_min=1) for name in ("below", "far")]
     driver = Driver(view_of(nodes, campaigns, candidates))
-    driver.drive(SETS["fbsng-partition"])
+    driver.drive(COMPOSITIONS["fbsng-partition"])
     assert {ask.candidate.task: set(ask.nodes) for ask in driver.asks} == {
         "below": {"n0", "n1", "n2"},
         "far": {"n1", "n2"},
@@ -467,8 +474,8 @@ def test_a_task_without_time_is_deferred() -> None:
     """With a deferral rule, a task that found no time is deferred until a stated time."""
     nodes = nodes_of(1)
     view = view_of(nodes, [CampaignView("a")], [due("t", "a", nodes)])
-    outcome = Driver(view, has_time=lambda _: False).drive(SETS["maui-defer"])
-    outcome = Driver(replace(view, state=outcome.state)).drive(SETS["maui-defer"])
+    outcome = Driver(view, has_time=lambda _: False).drive(COMPOSITIONS["maui-defer"])
+    outcome = Driver(replace(view, state=outcome.state)).drive(COMPOSITIONS["maui-defer"])
     [refusal] = outcome.refused["t"]
     assert (refusal.axis, refusal.until) == (Axis.FEASIBLE, NOW + times.HOUR)
 
@@ -480,7 +487,7 @@ def test_the_usual_node_comes_first() -> None:
     view = view_of(nodes, [CampaignView("a")], [asked])
     state = RememberedState(measured={("a", "n2", "www"): NOW - 5})
     driver = Driver(replace(view, state=state))
-    outcome = driver.drive(SETS["gridserver-usage"])
+    outcome = driver.drive(COMPOSITIONS["gridserver-usage"])
     [ask] = driver.asks
     assert (ask.nodes, ask.usual) == (("n2",), frozenset({"n2"}))
     assert outcome.state.measured == {("a", "n2", "www"): NOW}
@@ -493,17 +500,17 @@ def test_a_node_that_knows_the_target_comes_first_unless_it_is_busy() -> None:
     state = RememberedState(measured={("a", "n2", "www"): NOW - 5, ("b", "n3", "www"): NOW})
     view = replace(view_of(nodes, [CampaignView("a")], [asked]), state=state)
     driver = Driver(view)
-    driver.drive(SETS["gridserver-usage"])
+    driver.drive(COMPOSITIONS["gridserver-usage"])
     assert (driver.asks[0].nodes, driver.asks[0].usual) == (("n2",), frozenset())
     busy = PostedRun("r", "x", "b", ("n2",), NOW, NOW + times.MINUTE)
     driver = Driver(replace(view, runs=[busy]))
-    driver.drive(SETS["gridserver-usage"])
+    driver.drive(COMPOSITIONS["gridserver-usage"])
     assert driver.asks[0].nodes[0] != "n2"
 
 
 def _displacing(view: View, name: str) -> tuple[Ask, EpisodeOutcome]:
     driver = Driver(view, has_time=lambda _: False)
-    outcome = driver.drive(SETS[name])
+    outcome = driver.drive(COMPOSITIONS[name])
     [ask] = driver.asks
     return ask, outcome
 
@@ -588,7 +595,7 @@ def test_open_runs_count_as_placed() -> None:
     nodes = nodes_of(2)
     campaigns = [CampaignView("a"), CampaignView("b", level=0)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
-    episode = Episode(view, SETS["gridserver-usage"], random.Random(1))
+    episode = Episode(view, COMPOSITIONS["gridserver-usage"], random.Random(1))
     first, second = episode.next_ask(), episode.next_ask()
     assert first is not None
     assert second is not None
@@ -603,5 +610,5 @@ def test_reserved_time_is_not_shared() -> None:
     campaigns = [CampaignView("a"), CampaignView("b")]
     kept = ReservationView("demo", ("n0", "n1"), NOW, NOW + times.HOUR, frozenset({"x"}))
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 6), reservations=[kept])
-    policy = replace(SETS["gridserver-usage"], share=share.ByUsage())
+    policy = replace(COMPOSITIONS["gridserver-usage"], share=share.ByUsage())
     assert _seats(Driver(view).drive(policy)) == {"a": 2, "b": 2}

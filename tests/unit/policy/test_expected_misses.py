@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lead.policy.episode import Episode
-from lead.policy.sets import SETS
 from lead.policy.view import CampaignView, Candidate, NodeView, PostedRun
 from node.model import times
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, due, nodes_of, view_of
 
 TONIGHT = NOW + 9 * times.HOUR
@@ -37,7 +37,7 @@ def _misses(
     """Return the misses, in minutes after the start, of an episode in which nothing is asked."""
     campaigns = [CampaignView("ops"), CampaignView("lab")]
     view = view_of(nodes, campaigns, candidates, runs=runs)
-    episode = Episode(view, SETS[policy], random.Random(1))
+    episode = Episode(view, COMPOSITIONS[policy], random.Random(1))
     found = episode.expected_misses(without_time or {})
     return {
         task: [(at - TONIGHT) // times.MINUTE for at in starts] for task, starts in found.items()
@@ -82,7 +82,7 @@ def test_a_run_that_was_placed_is_not_expected_to_miss() -> None:
     nodes = nodes_of(1)
     tasks = [_task("a", nodes), _task("b", nodes)]
     view = view_of(nodes, [CampaignView("ops")], tasks)
-    episode = Episode(view, SETS["campaign-default"], random.Random(1))
+    episode = Episode(view, COMPOSITIONS["campaign-default"], random.Random(1))
     ask = episode.next_ask()
     assert ask is not None
     placed = PostedRun("r", ask.candidate.task, "ops", ("n0",), TONIGHT, TONIGHT + HALF)
@@ -91,7 +91,7 @@ def test_a_run_that_was_placed_is_not_expected_to_miss() -> None:
     assert episode.expected_misses({}) == {other: [TONIGHT + times.MINUTE]}
 
 
-@pytest.mark.parametrize("policy", list(SETS))
+@pytest.mark.parametrize("policy", list(COMPOSITIONS))
 def test_sets_that_mind_deadlines_forecast(policy: str) -> None:
     """The recommended set forecasts misses, and those of the BOINC client with deadlines."""
     nodes = nodes_of(1)
@@ -104,4 +104,6 @@ def test_a_suspended_campaign_misses_nothing() -> None:
     """Runs of a suspended campaign are not meant to start, so they miss nothing."""
     nodes = nodes_of(1)
     view = view_of(nodes, [CampaignView("ops", level=0)], [_task("a", nodes)], runs=[_booked("n0")])
-    assert Episode(view, SETS["campaign-default"], random.Random(1)).expected_misses({}) == {}
+    assert (
+        Episode(view, COMPOSITIONS["campaign-default"], random.Random(1)).expected_misses({}) == {}
+    )

@@ -13,7 +13,7 @@ from lead.policy.axes.fill import Protected
 from lead.policy.axes.order import BackfillOrder
 from lead.policy.fill.backfill import BackfillChoice, RunWorth, free_windows, runs_to_start
 from lead.policy.fill.reservations import find_overlap_refusal, find_slot
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
 from lead.policy.timetable import (
     Placement,
     PlacementRequest,
@@ -27,6 +27,7 @@ from lead.policy.view import Candidate, PoolView, PostedRun, ReservationView, Vi
 from node.model.classes import SchedulingClass
 from node.model.spans import normalise
 from tests.golden.maui_rounds import starting_now
+from tests.support.policies import COMPOSITIONS
 
 NODES = ("n1", "n2", "n3", "n4")
 END = 60
@@ -103,7 +104,7 @@ def policy(
 ) -> PolicyComposition:
     """Return a backfill policy of one kind with ``depth`` slots."""
     order = BackfillOrder(choice, worth, depth=depth)
-    return replace(SETS["maui-backfill"], order=order, fill=Protected(depth))
+    return replace(COMPOSITIONS["maui-backfill"], order=order, fill=Protected(depth))
 
 
 @settings(max_examples=30)
@@ -145,7 +146,7 @@ def test_without_overtaking_a_blocked_task_stops_all_others(
     queue: list[PlacementRequest], table: dict[str, list[tuple[int, int]]]
 ) -> None:
     """The started tasks are a prefix of the list, and all later ones are refused with a reason."""
-    strict = replace(SETS["maui-fifo"], fill=Protected(0, overtaking=False))
+    strict = replace(COMPOSITIONS["maui-fifo"], fill=Protected(0, overtaking=False))
     outcome = starting_now(queue, posted(table), 0, strict)
     started = [run.task for run in outcome.placed]
     assert [it.task for it in queue][: len(started)] == started

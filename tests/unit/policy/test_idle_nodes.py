@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lead.policy.sets import SETS
 from lead.policy.view import CampaignView, NodeView, PostedRun
 from lead.simulation.clock import START
 from lead.simulation.fleet.world import DemandStream, Fleet, FleetBooking, HeldEpisode
 from node.model import times
+from tests.support.policies import COMPOSITIONS
 
 MINUTE = times.MINUTE
 CAMPAIGNS = [CampaignView(name, target=3) for name in ("a", "b")]
@@ -24,7 +24,7 @@ def _fleet(policy: str, nodes: int, streams: list[DemandStream], seed: int = 1) 
         [NodeView(f"n{number}") for number in range(nodes)],
         CAMPAIGNS,
         streams,
-        SETS[policy],
+        COMPOSITIONS[policy],
         horizon=times.DAY,
         step=times.MINUTE,
         rng=random.Random(seed),
@@ -38,7 +38,7 @@ def _booked(fleet: Fleet, until: int) -> list[FleetBooking]:
     return bookings
 
 
-@pytest.mark.parametrize("policy", SETS)
+@pytest.mark.parametrize("policy", COMPOSITIONS)
 def test_six_runs_take_three_idle_nodes_at_once(policy: str) -> None:
     """Three begin at their nominal start and three after them, on three nodes each."""
     streams = [
@@ -78,7 +78,7 @@ STREAMS = st.lists(
 )
 
 
-@pytest.mark.parametrize("policy", SETS)
+@pytest.mark.parametrize("policy", COMPOSITIONS)
 @settings(max_examples=6)
 @given(streams=STREAMS, nodes=st.integers(2, 4), seed=st.integers(0, 99))
 def test_no_run_begins_later_than_on_another_free_node(

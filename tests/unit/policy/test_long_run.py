@@ -9,9 +9,10 @@ import pytest
 
 from lead.policy.axes import order
 from lead.policy.placement_requests import EpisodeOutcome
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
 from lead.policy.view import CampaignView, Charge, QueueView, View
 from node.model import times
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 
@@ -50,7 +51,7 @@ def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) ->
     view = view_of(nodes, campaigns, crowd)
     seats: Counter[str] = Counter()
     for _ in range(100):
-        outcome = Driver(view).drive(SETS[name])
+        outcome = Driver(view).drive(COMPOSITIONS[name])
         for run in outcome.placed:
             seats[run.campaign] += len(run.nodes)
         view = _an_hour_later(view, outcome)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lead.policy.sets import SETS
 from lead.policy.view import CampaignView, Candidate, Charge, PostedRun
 from node.model import times
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 NODES = nodes_of(3)
@@ -34,7 +34,7 @@ def test_a_group_has_its_seats_whatever_the_length_of_runs(policy: str, minutes:
     """Each group gets what it is promised, though the other one wants all nodes."""
     wanted = [*_wanting("lab", 3, minutes), *_wanting("ops", 3, minutes)]
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted))
-    outcome = driver.drive(SETS[policy])
+    outcome = driver.drive(COMPOSITIONS[policy])
     assert _given(driver) == {"ops": 2, "lab": 1}
     refused = {refusals[0].rule.name for refusals in outcome.refused.values()}
     assert refused <= {"kept", "no-seats", "no-time"}
@@ -45,7 +45,7 @@ def test_what_a_group_holds_outside_the_pool_is_no_seat_of_it() -> None:
     elsewhere = PostedRun("r", "named", "ops", ("x1", "x2"), NOW, NOW + times.HOUR)
     wanted = [*_wanting("lab", 3, 50), *_wanting("ops", 3, 50)]
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=[elsewhere]))
-    driver.drive(SETS["gridserver-sla"])
+    driver.drive(COMPOSITIONS["gridserver-sla"])
     assert _given(driver) == {"ops": 1 + 2, "lab": 1}
 
 
@@ -53,7 +53,7 @@ def test_what_a_group_holds_outside_the_pool_is_no_seat_of_it() -> None:
 def test_what_nobody_wants_is_lent(minutes: int) -> None:
     """A group alone gets all nodes, and the refusal of more names no other group."""
     driver = Driver(view_of(NODES, CAMPAIGNS, _wanting("lab", 4, minutes)))
-    driver.drive(SETS["gridserver-sla"])
+    driver.drive(COMPOSITIONS["gridserver-sla"])
     assert _given(driver) == {"ops": 0, "lab": 3}
 
 
@@ -62,7 +62,7 @@ def test_seats_are_kept_where_they_are_wanted_only() -> None:
     later = NOW + 30 * times.MINUTE
     wanted = [*_wanting("lab", 3, 5), *_wanting("ops", 2, 5, later)]
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted))
-    driver.drive(SETS["gridserver-sla"])
+    driver.drive(COMPOSITIONS["gridserver-sla"])
     assert _given(driver) == {"ops": 2, "lab": 3}
 
 
@@ -72,7 +72,7 @@ def test_the_refusal_names_who_is_promised_what() -> None:
     used = [Charge("ops", NOW - times.HOUR, NOW, times.HOUR)]  # so that lab is served first
     view = view_of(NODES, CAMPAIGNS, wanted, ledger=used)
     driver = Driver(view, has_time=lambda ask: ask.candidate.campaign == "lab")
-    outcome = driver.drive(SETS["gridserver-sla"])
+    outcome = driver.drive(COMPOSITIONS["gridserver-sla"])
     [refusal, *_] = outcome.refused["lab-1"]
     at = times.to_the_second(NOW)
     assert refusal.reason == (
@@ -92,10 +92,10 @@ def test_what_was_lent_is_taken_back_whatever_the_length_of_runs(minutes: int) -
     ]
     wanted = _wanting("ops", 3, minutes, start)
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=lent), has_time=lambda _: False)
-    driver.drive(SETS["gridserver-sla-preempt"])
+    driver.drive(COMPOSITIONS["gridserver-sla-preempt"])
     displacing = [ask.displacing for ask in driver.asks if ask.displacing is not None]
     assert displacing
     assert all(set(each.runs or ()) <= {run.run for run in lent} for each in displacing)
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=lent), has_time=lambda _: False)
-    driver.drive(SETS["gridserver-sla"])
+    driver.drive(COMPOSITIONS["gridserver-sla"])
     assert not [ask for ask in driver.asks if ask.displacing is not None]

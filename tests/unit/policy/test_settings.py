@@ -11,21 +11,29 @@ from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.feasible.deferral import DeferralRule
 from lead.policy.placement_requests import AllocationRound, Ask
 from lead.policy.sets import DEFAULT, SETS
-from lead.policy.settings import RULES, configured_set
+from lead.policy.settings import (
+    COMMON_OPTIONS,
+    OPTIONS,
+    RULES,
+    configured_recipe,
+    configured_set,
+)
 from lead.policy.verdict import Axis, RefusalRule
 from lead.policy.view import ReservationView
 from lead.simulation.fleet.seats import starts_by_node
-from node.model import times
+from node.model import policysets, times
 from node.model.errors import InvalidDocument
+from tests.golden.former_sets import FORMER_SETS
 from tests.support.policy_pools import NOW, due, nodes_of
 
 MINUTE = times.MINUTE
 
 
 def test_every_set_exists() -> None:
-    """All documented sets exist, and a recommended one is among them."""
+    """The nine sets exist, a recommended one among them, and the names that there were before."""
     assert DEFAULT == "campaign-default"
-    assert set(SETS) == {
+    assert list(SETS) == list(policysets.SETS)
+    assert {DEFAULT, "pscheduler", *policysets.ALIASES} == {
         "campaign-default",
         "pscheduler",
         *(f"gridserver-{it}" for it in ("usage", "usage-aggregated", "time", "serial-usage")),
@@ -123,6 +131,57 @@ def test_an_unknown_set_suggests_similar_names() -> None:
     with pytest.raises(InvalidDocument) as refused:
         configured_set("maui-fairshares")
     assert "maui-fairshare" in refused.value.faults[0].detail
+
+
+@pytest.mark.parametrize("name", FORMER_SETS)
+def test_a_former_name_is_what_it_was(name: str) -> None:
+    """A set with options consists of the rules that the set of that name consisted of."""
+    recipe = policysets.expanded(name, {})
+    assert configured_set(recipe.set, options=recipe.options) == FORMER_SETS[name]
+    assert recipe.set in SETS
+
+
+def test_an_override_comes_after_the_options() -> None:
+    """An override changes the parameters of the rule that an option has put on its axis."""
+    policy = configured_set("long-term", {"select": {"low": "PT1H"}}, {"fetching": True})
+    assert policy.select == select.NeediestNodes(low=times.HOUR)
+
+
+def test_options_may_be_written_in_any_order() -> None:
+    """Fairshare is one of the criteria that the weights name, whichever is written first."""
+    options = {"fairshare": True, "weights": "usual"}
+    reversed_options = dict(reversed(options.items()))
+    one, other = (configured_set("priority", None, it) for it in (options, reversed_options))
+    assert one == other == configured_recipe("priority weights=usual fairshare=true")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_each_option_is_described(name: str) -> None:
+    """The node describes the options that the lead has for a set, and no others."""
+    assert policysets.SETS[name].options.keys() == OPTIONS[name].keys()
+    assert policysets.COMMON_OPTIONS.keys() == COMMON_OPTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("written", "pointer", "remedy"),
+    [
+        ("shares serials=true", "/options/serials", "shares has no option 'serials'; did you mean"),
+        ("in-order together=level", "/options/together", "in-order has no option 'together'"),
+        ("shares serial=yes", "/options/serial", "true or false"),
+        ("shares together=all", "/options/together", "none, level, parent"),
+        ("priority slots=-1", "/options/slots", "at least 0"),
+        ("turns patience=soon", "/options/patience", "write 30s"),
+        ("priority nodes=best", "/options/nodes", "last-available, least-loaded, poorest"),
+        ("share", "/policy", "did you mean shares"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_remedy(written: str, pointer: str, remedy: str) -> None:
+    """Each wrong option has a pointer and a helpful sentence."""
+    with pytest.raises(InvalidDocument) as refused:
+        configured_recipe(written)
+    [fault] = refused.value.faults
+    assert fault.pointer == pointer
+    assert remedy in fault.detail
 
 
 def test_a_refusal_has_its_figures() -> None:

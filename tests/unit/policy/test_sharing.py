@@ -12,10 +12,10 @@ from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.preempt import groups, score
 from lead.policy.seats import CampaignStake, FreeSeats
-from lead.policy.sets import SETS
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
 from lead.policy.view import BUCKET, URGENT, CampaignView, Charge
 from tests.golden.originals.named_seats import NamedSeats
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 NAMES = "abcdef"
@@ -231,7 +231,7 @@ def test_the_second_round_survives_the_last_worker() -> None:
     crowd = [due(f"{it.name}{n}", it.name, nodes) for it in campaigns for n in range(6)]
     view = view_of(nodes, campaigns, crowd, workers=4)
     outcome = Driver(view, has_time=lambda ask: ask.candidate.campaign == "a").drive(
-        SETS["gridserver-usage"]
+        COMPOSITIONS["gridserver-usage"]
     )
     assert [run.task for run in outcome.placed] == ["a0", "a1", "a2"]
     assert list(outcome.refused) == ["b0"]

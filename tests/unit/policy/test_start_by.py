@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from lead.policy.feasible.start_by import ForecastRun, Supply, forecast
 from lead.policy.order.deadline_first import late_tasks, run_list, tasks_in_order
-from lead.policy.sets import SETS
 from lead.policy.share.recent_work import RecentWorkSelector, WorkItem
 from lead.policy.view import CampaignView, Candidate
 from node.model import times
 from node.model.classes import SchedulingClass
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
 
 SHARES = {"a": 1.0, "b": 2.0, "c": 0.0}
@@ -167,7 +167,7 @@ def test_short_slips_go_first_whenever_the_runs_are(policy_set: str, minutes: in
         for at in range(3)
     ]
     driver = Driver(view_of(nodes, [CampaignView("ops")], some))
-    driver.drive(SETS[policy_set])
+    driver.drive(COMPOSITIONS[policy_set])
     assert {ask.candidate.task for ask in driver.asks[:3]} == {"tight0", "tight1", "tight2"}
 
 

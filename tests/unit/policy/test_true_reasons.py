@@ -17,7 +17,7 @@ from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.episode import Episode
 from lead.policy.placement_requests import Ask
 from lead.policy.preempt.score import Urgency
-from lead.policy.sets import SETS, PolicyComposition
+from lead.policy.sets import PolicyComposition
 from lead.policy.verdict import PolicyRefusal, RefusalRule
 from lead.policy.view import (
     Backoff,
@@ -33,18 +33,20 @@ from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from lead.simulation.fleet.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
+from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, pool_of
 from tests.support.refusals import CHECKS, UNREACHED, Moment
 
-COMPOSITIONS: dict[str, PolicyComposition] = {
-    **SETS,
-    "no overtaking": replace(SETS["maui-backfill"], fill=Protected(overtaking=False)),
-    "lasting slots": replace(SETS["maui-backfill"], fill=Protected(depth=2, lasting=True)),
+POLICIES: dict[str, PolicyComposition] = {
+    **COMPOSITIONS,
+    "no overtaking": replace(COMPOSITIONS["maui-backfill"], fill=Protected(overtaking=False)),
+    "lasting slots": replace(COMPOSITIONS["maui-backfill"], fill=Protected(depth=2, lasting=True)),
     "small budget": replace(
-        SETS["gridserver-urgent"], preempt=UrgentByScore(Urgency(Fraction(60), times.MINUTE))
+        COMPOSITIONS["gridserver-urgent"],
+        preempt=UrgentByScore(Urgency(Fraction(60), times.MINUTE)),
     ),
-    "one-seat budget": replace(SETS["gridserver-urgent"], preempt=UrgentByScore()),
-    "deferred, without slots": replace(SETS["maui-defer"]),
+    "one-seat budget": replace(COMPOSITIONS["gridserver-urgent"], preempt=UrgentByScore()),
+    "deferred, without slots": replace(COMPOSITIONS["maui-defer"]),
 }
 
 EXAMPLES: dict[str, list[tuple[int, int]]] = {
@@ -267,14 +269,14 @@ class TruthDriver(Driver):
 
 @settings(deadline=None)
 @given(
-    name=st.sampled_from(sorted(COMPOSITIONS)),
+    name=st.sampled_from(sorted(POLICIES)),
     seed=st.integers(0, 2**32),
     count=st.integers(0, 30),
 )
 def test_every_refusal_states_the_truth(name: str, seed: int, count: int) -> None:
     """Numbers, names, limits, and instants of each refusal hold when it is made."""
     driver = TruthDriver(crowded_pool(seed, count))
-    driver.play(COMPOSITIONS[name])
+    driver.play(POLICIES[name])
     assert driver.false == []
 
 
@@ -284,7 +286,7 @@ def _played(name: str, *pools: tuple[int, int]) -> tuple[set[RefusalRule], list[
     false = []
     for seed, count in pools:
         driver = TruthDriver(crowded_pool(seed, count))
-        driver.play(COMPOSITIONS[name])
+        driver.play(POLICIES[name])
         rules |= driver.rules
         false += driver.false
     return rules, false
