@@ -21,7 +21,7 @@ _STATES = frozenset({"raised", "over"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of alerts, the latest first; by default those that are raised and not over."""
+    """A page of alerts, the latest first; by default those that are raised and not over."""
     requests.refuse_other_parameters(
         request, "state", "task", "mesh", "requester", "limit", "cursor"
     )
@@ -42,14 +42,14 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one alert."""
+    """One alert."""
     requests.refuse_other_parameters(request)
     alert = await _find(request.app[NODE], requests.identifier(request), request)
     return responses.document_response(alert)
 
 
 async def change(request: web.Request) -> web.StreamResponse:
-    """PATCH: acknowledge an alert, or silence it until an instant."""
+    """Acknowledge an alert, or silence it until an instant."""
     node, wanted = request.app[NODE], requests.identifier(request)
     document = requests.document(request, AlertChangeDocument)
     await _find(node, wanted, request)

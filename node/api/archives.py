@@ -53,7 +53,7 @@ def _archiver_kind(archiver: Archiver) -> ArchiverKind:
 
 
 async def kinds(request: web.Request) -> web.StreamResponse:
-    """GET: the archivers, with the JSON Schema of their specs."""
+    """The archivers, with the JSON Schema of their specs."""
     requests.refuse_other_parameters(request)
     return responses.list_response(
         [_archiver_kind(archiver) for _, archiver in sorted(archivers().items())]
@@ -61,7 +61,7 @@ async def kinds(request: web.Request) -> web.StreamResponse:
 
 
 async def kind(request: web.Request) -> web.StreamResponse:
-    """GET: one archiver."""
+    """One archiver."""
     name = request.match_info["name"]
     if name not in archivers():
         msg = f"there is no archiver {name!r}; choose one of: {', '.join(sorted(archivers()))}"
@@ -70,7 +70,7 @@ async def kind(request: web.Request) -> web.StreamResponse:
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the archive; an identical one again changes nothing."""
+    """Answer 201 with the archive; an identical one again changes nothing."""
     document = requests.document(request, ArchiveDocument)
     require_own_voice(request[PRINCIPAL], document.archiver, document.spec)
     archive = await request.app[NODE].archives.add(document)
@@ -78,21 +78,21 @@ async def add(request: web.Request) -> web.StreamResponse:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of the node's archives, by name."""
+    """A page of the node's archives, by name."""
     requests.refuse_other_parameters(request, "limit", "cursor")
     own = await request.app[NODE].archives.own()
     return responses.list_response(*requests.page_of_names(request, own))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one archive of the node."""
+    """One archive of the node."""
     requests.refuse_other_parameters(request)
     name = requests.name(request, "archive")
     return responses.document_response(await request.app[NODE].archives.one(name))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the changed archive; deliveries that wait go to the new destination."""
+    """The changed archive; deliveries that wait go to the new destination."""
     patch = requests.patch(request, ArchivePatch)
     archives_, name = request.app[NODE].archives, requests.name(request, "archive")
     if patch.spec:
@@ -102,20 +102,20 @@ async def edit(request: web.Request) -> web.StreamResponse:
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: remove the archive and its waiting deliveries."""
+    """Remove the archive and its waiting deliveries."""
     archives_, name = request.app[NODE].archives, requests.name(request, "archive")
     await archives_.remove(name, matched_revision(request))
     return web.Response(status=204)
 
 
 async def test(request: web.Request) -> web.StreamResponse:
-    """POST: check whether results can be delivered, without delivering one."""
+    """Check whether results can be delivered, without delivering one."""
     name = requests.name(request, "archive")
     return responses.document_response(await request.app[NODE].archives.test(name))
 
 
 async def deliveries(request: web.Request) -> web.StreamResponse:
-    """GET: a page of deliveries, newest first."""
+    """A page of deliveries, newest first."""
     names = ("run", "task", "archive", "destination", "state", "limit", "cursor")
     requests.refuse_other_parameters(request, *names)
     at = requests.cursor(request)
@@ -141,13 +141,13 @@ def _row_for_caller(request: web.Request, row: Record) -> dict[str, Any]:
 
 
 async def retry(request: web.Request) -> web.StreamResponse:
-    """POST: retry at once deliveries that are parked or wait for their next attempt."""
+    """Retry at once deliveries that are parked or wait for their next attempt."""
     document = requests.document(request, RetryRequest)
     return responses.document_response(await request.app[NODE].archives.retry(document))
 
 
 async def backlog(request: web.Request) -> web.StreamResponse:
-    """GET: the waiting and parked deliveries of each destination."""
+    """The waiting and parked deliveries of each destination."""
     requests.refuse_other_parameters(request)
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.backlog(connection)

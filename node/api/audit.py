@@ -80,7 +80,7 @@ def _thing(request: web.Request, route: Route, answer: web.StreamResponse) -> st
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of the audit, the newest rows first; with ``wait``, when there are some."""
+    """A page of the audit, the newest rows first; with ``wait``, when there are some."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     wanted = AuditFilter(

@@ -37,7 +37,7 @@ async def _fetch(node: NodeService, name: str, *, budgeted: bool = False) -> Cam
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the campaign; an identical one again gives the existing one."""
+    """Answer 201 with the campaign; an identical one again gives the existing one."""
     node = request.app[NODE]
     document = requests.document(request, CampaignDocument)
     await node.campaigns.create(document)
@@ -46,14 +46,14 @@ async def create(request: web.Request) -> web.StreamResponse:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of campaigns, by name."""
+    """A page of campaigns, by name."""
     requests.refuse_other_parameters(request, "limit", "cursor", "budgets")
     every = await _campaigns(request.app[NODE], budgeted=requests.flag(request, "budgets"))
     return responses.list_response(*requests.page_of_names(request, every))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one campaign."""
+    """One campaign."""
     requests.refuse_other_parameters(request, "budgets")
     node, name = request.app[NODE], requests.name(request, "campaign")
     budgeted = requests.flag(request, "budgets")
@@ -62,26 +62,26 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the changed campaign."""
+    """The changed campaign."""
     node, name = request.app[NODE], requests.name(request, "campaign")
     await node.campaigns.edit(name, requests.patch(request, CampaignPatch))
     return responses.document_response(await _fetch(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: remove a campaign that was never used."""
+    """Remove a campaign that was never used."""
     node, name = request.app[NODE], requests.name(request, "campaign")
     await node.campaigns.remove(name, matched_revision(request))
     return web.Response(status=204)
 
 
 async def usage(request: web.Request) -> web.StreamResponse:
-    """GET: the usage of all campaigns, hour by hour."""
+    """The usage of all campaigns, hour by hour."""
     return await _answer_usage(request, None)
 
 
 async def usage_of(request: web.Request) -> web.StreamResponse:
-    """GET: the usage of one campaign, hour by hour."""
+    """The usage of one campaign, hour by hour."""
     name = requests.name(request, "campaign")
     await request.app[NODE].campaigns.check_exists(name)
     return await _answer_usage(request, name)

@@ -23,25 +23,25 @@ CHECKER: web.AppKey[PairChecker] = web.AppKey("checker")
 
 
 async def check(request: web.Request) -> web.StreamResponse:
-    """POST: check this node, or the way between two nodes; nothing is booked."""
+    """Check this node, or the way between two nodes; nothing is booked."""
     wanted = requests.document(request, DiagnosisRequest)
     return responses.document_response(await request.app[CHECKER].diagnose(wanted))
 
 
 async def check_for_peer(request: web.Request) -> web.StreamResponse:
-    """POST: check the way from here to a node that is known here."""
+    """Check the way from here to a node that is known here."""
     wanted = requests.document(request, PeerCheckRequest)
     return responses.document_response(await request.app[CHECKER].diagnose_for_peer(wanted.towards))
 
 
 async def facts(request: web.Request) -> web.StreamResponse:
-    """GET: the state of this host, as far as others need it, and its clock."""
+    """The state of this host, as far as others need it, and its clock."""
     node = request.app[NODE]
     return responses.document_response(await facts_of(node, node.clock.now()))
 
 
 async def probe(request: web.Request) -> web.StreamResponse:
-    """POST: answer for some seconds at a port of the tools, so that the sender can try it."""
+    """Answer for some seconds at a port of the tools, so that the sender can try it."""
     wanted = requests.document(request, ProbeRequest)
     port = await request.app[NODE].port_probes.open(wanted.nonce)
     return responses.document_response(ProbeOffer(port=port, lasts=PROBE_TIME))

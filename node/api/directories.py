@@ -23,14 +23,14 @@ _LOOKED_AT = frozenset({IntroductionState.ADDED, IntroductionState.CHANGED})
 
 
 async def make(request: web.Request) -> web.StreamResponse:
-    """POST: the directory of these nodes, signed with the key of this node."""
+    """The directory of these nodes, signed with the key of this node."""
     requests.refuse_other_parameters(request)
     wanted = requests.document(request, DirectoryRequest)
     return responses.document_response(await request.app[NODE].directory_files.make(wanted))
 
 
 async def introduce(request: web.Request) -> web.StreamResponse:
-    """POST: add the nodes of a signed directory; the report says what came of each."""
+    """Add the nodes of a signed directory; the report says what came of each."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")

@@ -26,7 +26,7 @@ _DIGITS = 18  # more than the number of any event has
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
-    """GET: events as they happen, after those missed since ``Last-Event-ID``.
+    """Events as they happen, after those missed since ``Last-Event-ID``.
 
     If some of those are not kept any more, an event ``gap`` comes first: what a reader knows of
     this node is then to be read again. The stream ends with the validity of the caller's token.

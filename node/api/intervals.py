@@ -18,7 +18,7 @@ NUMBER_MAX = 2**31 - 1
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of a run's intervals; with ``wait``, when there are some or the run is over."""
+    """A page of a run's intervals; with ``wait``, when there are some or the run is over."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     run = requests.identifier(request)

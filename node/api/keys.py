@@ -16,7 +16,7 @@ from node.model.wire.keys import (
 
 
 async def rekey(request: web.Request) -> web.StreamResponse:
-    """POST: replace the key of this node; those who know it follow."""
+    """Replace the key of this node; those who know it follow."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request)
     rekeyed = await node.successions.rekey()
@@ -33,7 +33,7 @@ async def rekey(request: web.Request) -> web.StreamResponse:
 
 
 async def revoke_own(request: web.Request) -> web.StreamResponse:
-    """POST: revoke a key of this node, or only sign that it is revoked."""
+    """Revoke a key of this node, or only sign that it is revoked."""
     node = request.app[NODE]
     wanted = requests.document(request, RevocationRequest)
     report = await node.revocations.revoke_own(wanted)
@@ -42,7 +42,7 @@ async def revoke_own(request: web.Request) -> web.StreamResponse:
 
 
 async def revoke(request: web.Request) -> web.StreamResponse:
-    """POST: end what a revoked key has, here and at the nodes that are known here."""
+    """End what a revoked key has, here and at the nodes that are known here."""
     node = request.app[NODE]
     wanted = requests.document(request, Revocation)
     if wanted.statement is not None:

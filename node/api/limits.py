@@ -12,7 +12,7 @@ from node.model.wire.host_limits import GrantedLimits, LimitTrial, LimitTrialReq
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: the limits in force, what other nodes have used, and whether the file can be read."""
+    """The limits in force, what other nodes have used, and whether the file can be read."""
     requests.refuse_other_parameters(request)
     node = request.app[NODE]
     others = {
@@ -26,13 +26,13 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def trial(request: web.Request) -> web.StreamResponse:
-    """POST: what would become of a task that another node or a user asked for here."""
+    """Return what would become of a task that another node or a user asked for here."""
     document = requests.document(request, LimitTrialRequest)
     return responses.document_response(await request.app[NODE].limit_trials.run(document))
 
 
 async def granted_limits(request: web.Request) -> web.StreamResponse:
-    """GET: what the limits of another node's host allow this node, as that node says."""
+    """Return what the limits of another node's host allow this node, as that node says."""
     requests.refuse_other_parameters(request)
     node = request.app[NODE]
     name = request.match_info["name"]

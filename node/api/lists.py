@@ -130,7 +130,7 @@ _LISTS = {
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: runs, tasks, nodes or events as a table of HTML; queries are those of the API's list."""
+    """Runs, tasks, nodes or events as a table of HTML; queries are those of the API's list."""
     name = request.match_info["name"]
     if name not in _LISTS:
         msg = f"there is no list {name}; there are {', '.join(_LISTS)}"

@@ -43,7 +43,7 @@ _LATER = UUID(int=0)
 
 
 async def trial(request: web.Request) -> web.StreamResponse:
-    """POST: what is wrong with a mesh file, or else what it would create, edit and cancel."""
+    """Return what is wrong with a mesh file, or else what it would create, edit and cancel."""
     request[TRIAL] = True
     node, file = request.app[NODE], requests.document(request, MeshFile)
     try:

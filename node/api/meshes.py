@@ -71,7 +71,7 @@ _SHOWN = OPEN | {TaskState.REFUSED}
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of meshes, by name; with ``removed``, also those with only cancelled tasks."""
+    """A page of meshes, by name; with ``removed``, also those with only cancelled tasks."""
     requests.refuse_other_parameters(request, "removed", "limit", "cursor")
     removed = requests.flag(request, "removed")
     async with request.app[NODE].database.connection() as connection:
@@ -94,7 +94,7 @@ def _mesh_document(counts: MeshTaskCounts) -> Mesh:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one mesh, and what it has delivered in the span; nothing in an empty span."""
+    """One mesh, and what it has delivered in the span; nothing in an empty span."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.refuse_other_parameters(request, "from", "to")
     since, until = _span(request, node)
@@ -143,7 +143,7 @@ def _span(request: web.Request, node: NodeService) -> tuple[int, int]:
 
 
 async def pairs(request: web.Request) -> web.StreamResponse:
-    """GET: what each pair has delivered, except pairs without a task that had nothing due."""
+    """Return what each pair has delivered, except pairs without a task that had nothing due."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.refuse_other_parameters(request, "from", "to", "order", "key", "limit", "cursor")
     named = requests.keys(request, "key", KEYS_MAX)
@@ -210,7 +210,7 @@ def _with_refused(keys: Iterable[MeshKey], refused: Iterable[MeshKey]) -> list[M
 
 
 async def matrix(request: web.Request) -> web.StreamResponse:
-    """GET: what is to be thought of each pair of a mesh, a letter each."""
+    """Return what is to be thought of each pair of a mesh, a letter each."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.refuse_other_parameters(request)
     now, only = node.clock.now(), request[PRINCIPAL].only
@@ -314,7 +314,7 @@ def _result(node: NodeService, latest: LatestResult | None) -> MeshResult | None
 
 
 async def tasks(request: web.Request) -> web.StreamResponse:
-    """GET: the tasks of a mesh, to be compared with its file; an unknown mesh has none."""
+    """The tasks of a mesh, to be compared with its file; an unknown mesh has none."""
     node, name = request.app[NODE], requests.name(request, "mesh")
     requests.refuse_other_parameters(request, "limit", "cursor")
     after, size = _task_cursor(request), requests.limit(request)

@@ -60,14 +60,14 @@ def knows_this(known: KnownNode) -> bool | None:
 
 
 async def show_own_card(request: web.Request) -> web.StreamResponse:
-    """GET: this node's card, open to all, because nodes that pin its key read it here."""
+    """This node's card, open to all, because nodes that pin its key read it here."""
     if (nonce := requested_nonce(request.headers)) is not None:
         request[ANSWER_NONCE] = nonce
     return responses.document_response(request.app[NODE].card)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: every known node, this one first; with ``match``, those that meet a predicate."""
+    """Every known node, this one first; with ``match``, those that meet a predicate."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "match")
     predicate = predicates.parse(requests.json(request, "match", {}), "?match")
@@ -82,7 +82,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: set attributes of this node, or remove them (null)."""
+    """Set attributes of this node, or remove them (null)."""
     node, name = request.app[NODE], request.match_info["name"]
     patch = requests.document(request, NodePatch)
     if name not in {"self", node.card.name}:
@@ -97,7 +97,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: fetch a node's card, pin its key, and look whether it knows this node."""
+    """Fetch a node's card, pin its key, and look whether it knows this node."""
     node = request.app[NODE]
     known = await node.registration.add(requests.document(request, NodeAddition))
     request[THING] = known.name
@@ -107,14 +107,14 @@ async def add(request: web.Request) -> web.StreamResponse:
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: forget a node; its requests are refused from now on, and tasks with it end."""
+    """Forget a node; its requests are refused from now on, and tasks with it end."""
     return responses.document_response(
         await request.app[NODE].node_removal.remove(request.match_info["name"])
     )
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
-    """POST: compare with a node now, in both directions, and repair what differs."""
+    """Compare with a node now, in both directions, and repair what differs."""
     node, name = request.app[NODE], request.match_info["name"]
     known = node.directory.find(name)
     if known is None or known.is_self:
@@ -126,7 +126,7 @@ async def compare(request: web.Request) -> web.StreamResponse:
 
 
 async def pardon(request: web.Request) -> web.StreamResponse:
-    """POST: forget what policies hold against a node: failed runs, and pauses after refusals."""
+    """Forget what policies hold against a node: failed runs, and pauses after refusals."""
     node = request.app[NODE]
     return responses.document_response(
         _node_document(node, await node.pools.pardon(request.match_info["name"]))
@@ -134,7 +134,7 @@ async def pardon(request: web.Request) -> web.StreamResponse:
 
 
 async def clock(request: web.Request) -> web.StreamResponse:
-    """GET: this node's clock, and its synchronisation as the kernel reports it."""
+    """This node's clock, and its synchronisation as the kernel reports it."""
     return responses.document_response(clock_of(request.app[NODE]))
 
 
@@ -164,7 +164,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 async def tests(request: web.Request) -> web.StreamResponse:
-    """GET: the tests, with the JSON Schema of their specs."""
+    """The tests, with the JSON Schema of their specs."""
     node = request.app[NODE]
     return responses.list_response(
         [_test_description(node, test) for _, test in sorted(node.capabilities.tests.items())]
@@ -172,7 +172,7 @@ async def tests(request: web.Request) -> web.StreamResponse:
 
 
 async def show_test(request: web.Request) -> web.StreamResponse:
-    """GET: one test."""
+    """One test."""
     node = request.app[NODE]
     name = request.match_info["name"]
     if name not in node.capabilities.tests:
@@ -183,7 +183,7 @@ async def show_test(request: web.Request) -> web.StreamResponse:
 
 
 async def tools(request: web.Request) -> web.StreamResponse:
-    """GET: the tools, and what is missing for those that cannot be used."""
+    """The tools, and what is missing for those that cannot be used."""
     node = request.app[NODE]
     described = [
         ToolDescription(

@@ -276,8 +276,6 @@ def _operation(
 def _description(route: Route) -> str:
     """Return what the handler says of itself, and which token it takes."""
     said = inspect.getdoc(route.handler) or route.summary
-    said = re.sub(rf"^{route.method}: ", "", said)
-    said = said[:1].upper() + said[1:]
     role = route.access.role
     return said if role is None else f"{said}\n\nNeeds a token with the role `{role}`."
 

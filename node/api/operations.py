@@ -40,12 +40,12 @@ READINESS: web.AppKey[Batcher[None, Readiness]] = web.AppKey("readiness")
 
 
 async def alive(_request: web.Request) -> web.StreamResponse:
-    """GET: 200, because the process answers."""
+    """Answer 200, because the process answers."""
     return responses.document_response(Health())
 
 
 async def ready(request: web.Request) -> web.StreamResponse:
-    """GET: 200 if the node can work, or 503 with the reason."""
+    """Answer 200 if the node can work, or 503 with the reason."""
     node = request.app[NODE]
     if node.stopping:
         msg = "the node is stopping"
@@ -57,7 +57,7 @@ async def ready(request: web.Request) -> web.StreamResponse:
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
-    """GET: metrics for Prometheus."""
+    """Metrics for Prometheus."""
     body = await exposition(request.app[NODE])
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -91,7 +91,7 @@ DESCRIBED: web.AppKey[DescriptionCache] = web.AppKey("described")
 
 
 async def description(request: web.Request) -> web.StreamResponse:
-    """GET: the OpenAPI document."""
+    """The OpenAPI document."""
     kept = request.app[DESCRIBED].encoded_description(request.app[NODE].openapi)
     packed = takes_gzip(request)
     answer = web.Response(

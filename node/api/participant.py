@@ -62,7 +62,7 @@ from node.timetable.booking import TimeLine
 
 
 async def introduce(request: web.Request) -> web.StreamResponse:
-    """PUT: introduce a task; this host accepts it or refuses it with a reason."""
+    """Introduce a task; this host accepts it or refuses it with a reason."""
     introduction = requests.document(request, Introduction)
     if introduction.task != requests.identifier(request):
         msg = "path and body name different tasks"
@@ -74,7 +74,7 @@ async def introduce(request: web.Request) -> web.StreamResponse:
 
 
 async def introduce_several(request: web.Request) -> web.StreamResponse:
-    """POST: introduce several tasks; each is accepted or refused as if it came alone."""
+    """Introduce several tasks; each is accepted or refused as if it came alone."""
     batch = requests.document(request, Batch[Introduction])
     acceptance, sender = request.app[NODE].acceptance, request[SENDER]
     request[THING] = f"{len(batch.items)} tasks"
@@ -82,12 +82,12 @@ async def introduce_several(request: web.Request) -> web.StreamResponse:
 
 
 async def limits(request: web.Request) -> web.StreamResponse:
-    """GET: what the limits of this host allow the node that asks, and what it has left."""
+    """Return what the limits of this host allow the node that asks, and what it has left."""
     return responses.document_response(await request.app[NODE].limits.granted(request[SENDER]))
 
 
 async def consider(request: web.Request) -> web.StreamResponse:
-    """POST: whether this host would accept a task; nothing is stored."""
+    """Return whether this host would accept a task; nothing is stored."""
     introduction = requests.document(request, Introduction)
     return responses.document_response(
         await request.app[NODE].acceptance.judge(request[SENDER], introduction)
@@ -95,14 +95,14 @@ async def consider(request: web.Request) -> web.StreamResponse:
 
 
 async def impact(request: web.Request) -> web.StreamResponse:
-    """POST: what runs would displace here, and how full the node would be; nothing is booked."""
+    """Return what runs would displace here, and how full the node would be; nothing is booked."""
     impact_request = requests.document(request, ImpactRequest)
     impacts = request.app[NODE].impacts
     return responses.document_response(await impacts.impact(impact_request, request[SENDER]))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
-    """POST: free ranges in the windows of each request."""
+    """Free ranges in the windows of each request."""
     batch = requests.quick_document(request, Batch[ProposalRequest])
     _refuse_heavy("windows", sum(len(item.windows) for item in batch.items))
     freed_time, sender = request.app[NODE].freed_time, request[SENDER]
@@ -110,7 +110,7 @@ async def propose(request: web.Request) -> web.StreamResponse:
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
-    """POST: hold runs, exchange by exchange."""
+    """Hold runs, exchange by exchange."""
     batch = requests.quick_document(request, Batch[ExchangeHold])
     _refuse_heavy("runs", sum(len(item.hold.runs) for item in batch.items))
     node, sender = request.app[NODE], request[SENDER]
@@ -120,7 +120,7 @@ async def hold(request: web.Request) -> web.StreamResponse:
 
 
 async def apply_decision(request: web.Request) -> web.StreamResponse:
-    """POST: the lead's decision: commit these runs of an exchange, or release it."""
+    """The lead's decision: commit these runs of an exchange, or release it."""
     batch = requests.document(request, Batch[Ruling])
     _refuse_heavy("runs", sum(len(item.commit.runs) for item in batch.items if item.commit))
     time_line, sender = request.app[NODE].time_line, request[SENDER]
@@ -167,19 +167,19 @@ async def _batch_response(
 
 
 async def decision(request: web.Request) -> web.StreamResponse:
-    """GET: as lead, the decision on an exchange, for its participants."""
+    """Return, as lead, the decision on an exchange, for its participants."""
     time_line, exchange = request.app[NODE].time_line, requests.identifier(request)
     return responses.document_response(await time_line.decision(exchange, request[SENDER]))
 
 
 async def booked_run(request: web.Request) -> web.StreamResponse:
-    """GET: a run that is booked here, for another participant of its task."""
+    """A run that is booked here, for another participant of its task."""
     agreement, run = request.app[NODE].agreement, requests.identifier(request)
     return responses.document_response(await agreement.answer(request[SENDER], run))
 
 
 async def end_run(request: web.Request) -> web.StreamResponse:
-    """POST: a run is over."""
+    """A run is over."""
     await request.app[NODE].termination.apply_run_end(
         request[SENDER], requests.document(request, RunEnd)
     )
@@ -187,7 +187,7 @@ async def end_run(request: web.Request) -> web.StreamResponse:
 
 
 async def end_task(request: web.Request) -> web.StreamResponse:
-    """POST: a task is over."""
+    """A task is over."""
     end = requests.document(request, TaskEnd)
     request[THING] = str(end.task)
     await request.app[NODE].termination.apply_task_end(request[SENDER], end)
@@ -195,7 +195,7 @@ async def end_task(request: web.Request) -> web.StreamResponse:
 
 
 async def confirm(request: web.Request) -> web.StreamResponse:
-    """POST: as lead, which of the sender's tasks are still open."""
+    """Return, as lead, which of the sender's tasks are still open."""
     asked = requests.document(request, ConfirmationRequest)
     return responses.document_response(
         await request.app[NODE].confirmer.answer(request[SENDER], asked)
@@ -203,28 +203,28 @@ async def confirm(request: web.Request) -> web.StreamResponse:
 
 
 async def hear_freed_time(request: web.Request) -> web.StreamResponse:
-    """POST: as lead, time that was refused has become free."""
+    """Hear, as lead, that time which was refused has become free."""
     message = requests.document(request, FreedTime)
     await request.app[NODE].freed_time.plan_waiting_slots(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def receive_part(request: web.Request) -> web.StreamResponse:
-    """POST: as lead, a participant's part of a run."""
+    """Take, as lead, a participant's part of a run."""
     message = requests.document(request, PartMessage)
     await request.app[NODE].collector.receive(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def receive_intervals(request: web.Request) -> web.StreamResponse:
-    """POST: as lead, a participant's share of some intervals of a run in progress."""
+    """Take, as lead, a participant's share of some intervals of a run in progress."""
     message = requests.document(request, IntervalsMessage)
     await request.app[NODE].collector.receive_intervals(request[SENDER], message)
     return web.Response(status=204)
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
-    """POST: this node's view of the sender's tasks and their runs, where it differs."""
+    """This node's view of the sender's tasks and their runs, where it differs."""
     digest = requests.document(request, DigestRequest)
     return responses.document_response(
         await request.app[NODE].compare_digests(request[SENDER], digest)
@@ -232,12 +232,12 @@ async def compare(request: web.Request) -> web.StreamResponse:
 
 
 async def compare_with_sender(request: web.Request) -> web.StreamResponse:
-    """POST: compare with the sender, as its lead and as its participant; return what differed."""
+    """Compare with the sender, as its lead and as its participant; return what differed."""
     return responses.document_response(await request.app[NODE].compare_for(request[SENDER]))
 
 
 async def exchange_work(request: web.Request) -> web.StreamResponse:
-    """POST: pass on the answers of a node in pull mode, and return the requests for it."""
+    """Pass on the answers of a node in pull mode, and return the requests for it."""
     work_request = requests.document(request, WorkRequest)
     node, sender = request.app[NODE], request[SENDER]
     await node.peer_monitor.record_poll(sender, work_request.card)
@@ -247,7 +247,7 @@ async def exchange_work(request: web.Request) -> web.StreamResponse:
 
 
 async def forward_errand(request: web.Request) -> web.StreamResponse:
-    """POST: forward a question of this node's lead, another process, to a node in pull mode."""
+    """Forward a question of this node's lead, another process, to a node in pull mode."""
     node = request.app[NODE]
     if request[SENDER] != node.card.identity:
         msg = "a node forwards questions for its own lead only"
@@ -259,7 +259,7 @@ async def forward_errand(request: web.Request) -> web.StreamResponse:
 
 
 async def hear_revocations(request: web.Request) -> web.StreamResponse:
-    """POST: end what revoked keys have here, and pass on what is new."""
+    """End what revoked keys have here, and pass on what is new."""
     await request.app[NODE].revocations.take_in_all(
         requests.document(request, RevokedKeys).statements
     )

@@ -16,7 +16,7 @@ from node.model.wire.problems import problem_of
 
 
 async def plan(request: web.Request) -> web.StreamResponse:
-    """POST: 200 with the plan, even if the task would be refused; nothing is booked or stored.
+    """Answer 200 with the plan, even if the task would be refused; nothing is booked or stored.
 
     For a list of tasks, the plan or the problem of each, as if they were created together.
     """

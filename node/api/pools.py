@@ -46,7 +46,7 @@ async def _fetch_pool(node: NodeService, name: str) -> Pool:
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the pool; an identical one again gives the existing one."""
+    """Answer 201 with the pool; an identical one again gives the existing one."""
     node = request.app[NODE]
     document = requests.document(request, PoolDocument)
     await node.pools.create(document)
@@ -55,7 +55,7 @@ async def create(request: web.Request) -> web.StreamResponse:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of pools, by name."""
+    """A page of pools, by name."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "limit", "cursor")
     warnings = await node.pools.warnings()
@@ -64,28 +64,28 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one pool."""
+    """One pool."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request)
     return responses.document_response(await _fetch_pool(node, requests.name(request, "pool")))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the changed pool; changes take effect at once."""
+    """The changed pool; changes take effect at once."""
     node, name = request.app[NODE], requests.name(request, "pool")
     await node.pools.edit(name, requests.patch(request, PoolPatch))
     return responses.document_response(await _fetch_pool(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: remove a pool; its nodes stay."""
+    """Remove a pool; its nodes stay."""
     node, name = request.app[NODE], requests.name(request, "pool")
     await node.pools.remove(name, matched_revision(request))
     return web.Response(status=204)
 
 
 async def list_policy_sets(request: web.Request) -> web.StreamResponse:
-    """GET: the policy sets, the recommended one first."""
+    """The policy sets, the recommended one first."""
     requests.refuse_other_parameters(request)
     return responses.list_response(
         [

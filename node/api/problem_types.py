@@ -117,7 +117,7 @@ PROBLEM_TYPES = {
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: all problem types, as a page for people."""
+    """All problem types, as a page for people."""
     requests.refuse_other_parameters(request)
     rows = "".join(
         f"<tr><td>{each.status}<td><a href={each.type}>{each.code}</a><td>{escape(each.title)}"
@@ -127,7 +127,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: what a problem type means and what to do, as a page for people."""
+    """Return what a problem type means and what to do, as a page for people."""
     requests.refuse_other_parameters(request)
     problem = PROBLEM_TYPES.get(request.match_info["name"])
     if problem is None:

@@ -13,14 +13,14 @@ from node.store.reservations import ReservationFilter
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the reservation; a repeated Idempotency-Key gives the existing one."""
+    """Answer 201 with the reservation; a repeated Idempotency-Key gives the existing one."""
     document = requests.document(request, ReservationDocument)
     created = await request.app[NODE].reservations.create(document, idempotency_key(request))
     return responses.document_response(created, 201, {"Location": f"/v1/reservations/{created.id}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of reservations, newest first."""
+    """A page of reservations, newest first."""
     requests.refuse_other_parameters(request, "prefix", "limit", "cursor")
     at = requests.cursor(request)
     wanted = ReservationFilter(
@@ -35,7 +35,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one reservation, with the runs that were booked in its time before."""
+    """One reservation, with the runs that were booked in its time before."""
     requests.refuse_other_parameters(request)
     return responses.document_response(
         await request.app[NODE].reservations.find(requests.identifier(request))
@@ -43,7 +43,7 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the changed reservation."""
+    """The changed reservation."""
     patch = requests.patch(request, ReservationPatch)
     reservation = requests.identifier(request)
     return responses.document_response(
@@ -52,7 +52,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: remove the reservation; its time is free at once."""
+    """Remove the reservation; its time is free at once."""
     reservations, reservation = request.app[NODE].reservations, requests.identifier(request)
     await reservations.remove(reservation, matched_revision(request))
     return web.Response(status=204)

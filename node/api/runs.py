@@ -234,12 +234,12 @@ def _next_cursor(rows: Sequence[Record], limit: int) -> str | None:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of runs, newest first unless ``order=asc``."""
+    """A page of runs, newest first unless ``order=asc``."""
     return await answer_page(request, None)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one run; with ``wait``, when it is over."""
+    """One run; with ``wait``, when it is over."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "wait")
     run = requests.identifier(request)
@@ -254,7 +254,7 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
-    """DELETE: cancel the run on all participants; a running one is stopped."""
+    """Cancel the run on all participants; a running one is stopped."""
     node = request.app[NODE]
     run = requests.identifier(request)
     await node.termination.cancel_run(run)
@@ -262,7 +262,7 @@ async def cancel(request: web.Request) -> web.StreamResponse:
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
-    """GET: why this run is in its state, or did not take place."""
+    """Return why this run is in its state, or did not take place."""
     node = request.app[NODE]
     run = await fetch(node, requests.identifier(request))
     return responses.document_response(
@@ -347,7 +347,7 @@ def _outcome(run: Run) -> str:
 
 
 async def bundle(request: web.Request) -> web.StreamResponse:
-    """GET: the signed bundle of a run, to be checked by anybody."""
+    """The signed bundle of a run, to be checked by anybody."""
     node, user = request.app[NODE], request[PRINCIPAL]
     requests.refuse_other_parameters(request)
     run = requests.identifier(request)
@@ -363,7 +363,7 @@ def _unchanged_decision(decision: Decision) -> Decision:
 
 
 async def schedule(request: web.Request) -> web.StreamResponse:
-    """GET: a page of this node's timeline by start; the first one has its reserved time.
+    """A page of this node's timeline by start; the first one has its reserved time.
 
     With ``as_of``, the timeline as it stood then; with ``resolution``, its sums.
     """
@@ -486,7 +486,7 @@ def _past_instant(request: web.Request, name: str, now: int) -> int | None:
 
 
 async def changes(request: web.Request) -> web.StreamResponse:
-    """GET: what has changed in this node's timeline from one instant to another."""
+    """Return what has changed in this node's timeline from one instant to another."""
     node, user = request.app[NODE], request[PRINCIPAL]
     requests.refuse_other_parameters(request, "since", "until", "from", "to", "requester", "limit")
     now = node.clock.now()

@@ -10,21 +10,21 @@ from node.model.wire.secrets import Secret, SecretDocument
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the secret, without its value."""
+    """Answer 201 with the secret, without its value."""
     requests.refuse_other_parameters(request)
     added = await request.app[NODE].secrets.add(requests.document(request, SecretDocument))
     return responses.document_response(added, 201, {"Location": f"/v1/secrets/{added.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of secrets by name, without their values."""
+    """A page of secrets by name, without their values."""
     requests.refuse_other_parameters(request, "limit", "cursor")
     every = await request.app[NODE].secrets.all()
     return responses.list_response(*requests.page_of_names(request, every))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: remove a secret; what names it cannot use it any more."""
+    """Remove a secret; what names it cannot use it any more."""
     await request.app[NODE].secrets.remove(requests.name(request, "secret"))
     return web.Response(status=204)
 

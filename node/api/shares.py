@@ -10,7 +10,7 @@ from node.model.wire.shares import LeadShare
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: the shares of leads, and what each of them had."""
+    """The shares of leads, and what each of them had."""
     requests.refuse_other_parameters(request)
     return responses.list_response(await request.app[NODE].lead_shares.all())
 

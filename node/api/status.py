@@ -16,13 +16,13 @@ TASKS_MAX = 100
 
 
 async def status(request: web.Request) -> web.StreamResponse:
-    """GET: how this node is, and what needs attention."""
+    """Return how this node is, and what needs attention."""
     requests.refuse_other_parameters(request)
     return responses.document_response(await status_of(request.app[NODE]))
 
 
 async def outcomes(request: web.Request) -> web.StreamResponse:
-    """GET: what fails of the tasks led here, or of some of them, and what is common to it."""
+    """Return what fails of the tasks led here, or of some of them, and what is common to it."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "task")
     only = requests.uuids(request, "task", TASKS_MAX)

@@ -21,7 +21,7 @@ _AT_ONCE = 16
 
 
 async def change(request: web.Request) -> web.StreamResponse:
-    """POST: cancel, pause, resume or edit tasks; return the new state or the problem of each."""
+    """Cancel, pause, resume or edit tasks; return the new state or the problem of each."""
     requests.refuse_other_parameters(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     changes = requests.document(request, TaskChanges)

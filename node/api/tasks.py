@@ -183,7 +183,7 @@ def _tool_reason(node: NodeService, task: Task) -> str | None:
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the task; a repeated Idempotency-Key gives the existing task.
+    """Answer 201 with the task; a repeated Idempotency-Key gives the existing task.
 
     For a list of tasks 200, with the id or the problem of each. 429 where so many wait that this
     one would wait too long.
@@ -336,7 +336,7 @@ def _checked_key(key: Any, place: str = "/idempotency_key") -> str:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of tasks, newest first, or in another order."""
+    """A page of tasks, newest first, or in another order."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     only = requests.fields(request, Task)
@@ -374,7 +374,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: one task; with ``wait``, when it has been planned."""
+    """One task; with ``wait``, when it has been planned."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "wait")
     task = requests.identifier(request)
@@ -399,7 +399,7 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 async def pause(request: web.Request) -> web.StreamResponse:
-    """POST: free the future runs on all nodes, and plan no others; idempotent."""
+    """Free the future runs on all nodes, and plan no others; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.pause(task, matched_revision(request))
@@ -407,7 +407,7 @@ async def pause(request: web.Request) -> web.StreamResponse:
 
 
 async def resume(request: web.Request) -> web.StreamResponse:
-    """POST: plan the task again from now on; idempotent."""
+    """Plan the task again from now on; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.resume(task, matched_revision(request))
@@ -415,7 +415,7 @@ async def resume(request: web.Request) -> web.StreamResponse:
 
 
 async def release(request: web.Request) -> web.StreamResponse:
-    """POST: try now what the task waits for, and end a hold by policies; idempotent."""
+    """Try now what the task waits for, and end a hold by policies; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.release(task, matched_revision(request))
@@ -423,7 +423,7 @@ async def release(request: web.Request) -> web.StreamResponse:
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
-    """PATCH: the changed task; with ``dry_run``, the task as it would be, without changing it."""
+    """The changed task; with ``dry_run``, the task as it would be, without changing it."""
     requests.refuse_other_parameters(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     task = requests.identifier(request)
@@ -465,7 +465,7 @@ async def edit_for_user(
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
-    """DELETE: cancel the task and its runs on every participant; idempotent."""
+    """Cancel the task and its runs on every participant; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.termination.cancel_task(task, matched_revision(request))
@@ -473,7 +473,7 @@ async def cancel(request: web.Request) -> web.StreamResponse:
 
 
 async def seats_of(request: web.Request) -> web.StreamResponse:
-    """GET: the seats of a pool task in the terms that are not over, in order."""
+    """The seats of a pool task in the terms that are not over, in order."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "from")
     task = await fetch(node, requests.identifier(request))
@@ -500,14 +500,14 @@ def _seat_of(row: Record, now: int) -> Seat:
 
 
 async def runs_of(request: web.Request) -> web.StreamResponse:
-    """GET: a page of the task's runs."""
+    """A page of the task's runs."""
     task = requests.identifier(request)
     await fetch(request.app[NODE], task)
     return await runs.answer_page(request, task)
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
-    """GET: why the task's runs are in their states; with ``slot``, why that one is."""
+    """Return why the task's runs are in their states; with ``slot``, why that one is."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, "slot", "limit")
     task = await fetch(node, requests.identifier(request))

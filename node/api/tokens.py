@@ -11,7 +11,7 @@ from node.model.wire.tokens import Caller, NewToken, Token, TokenRequest
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with a new token; its secret is shown this once."""
+    """Answer 201 with a new token; its secret is shown this once."""
     document = requests.document(request, TokenRequest)
     made = await request.app[NODE].tokens.add(document, request[PRINCIPAL])
     request[THING] = str(made.id)
@@ -19,7 +19,7 @@ async def add(request: web.Request) -> web.StreamResponse:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of all tokens, the newest first, but for their secrets."""
+    """A page of all tokens, the newest first, but for their secrets."""
     requests.refuse_other_parameters(request, "prefix", "limit", "cursor")
     prefix, limit = requests.word(request, "prefix"), requests.limit(request)
     listed = await request.app[NODE].tokens.page(prefix, requests.cursor(request), limit)
@@ -28,13 +28,13 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 
 async def self_(request: web.Request) -> web.StreamResponse:
-    """GET: who asks, so that pages and programs offer them only what they may do."""
+    """Return who asks, so that pages and programs offer them only what they may do."""
     user = request[PRINCIPAL]
     return responses.document_response(Caller(label=user.label, role=user.role or Role.READ))
 
 
 async def revoke(request: web.Request) -> web.StreamResponse:
-    """DELETE: the token, which is valid no longer; idempotent."""
+    """The token, which is valid no longer; idempotent."""
     token = requests.identifier(request)
     return responses.document_response(await request.app[NODE].tokens.revoke(token))
 

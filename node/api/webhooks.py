@@ -10,21 +10,21 @@ from node.model.wire.webhooks import NewWebhook, Webhook, WebhookDocument, Webho
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the new webhook; its secret is shown this once."""
+    """Answer 201 with the new webhook; its secret is shown this once."""
     requests.refuse_other_parameters(request)
     added = await request.app[NODE].webhooks.add(requests.document(request, WebhookDocument))
     return responses.document_response(added, 201, {"Location": f"/v1/webhooks/{added.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of webhooks by name, with how their last delivery went."""
+    """A page of webhooks by name, with how their last delivery went."""
     requests.refuse_other_parameters(request, "limit", "cursor")
     every = await request.app[NODE].webhooks.all()
     return responses.list_response(*requests.page_of_names(request, every))
 
 
 async def test(request: web.Request) -> web.StreamResponse:
-    """POST: send a message of the type test at once, and answer when it was accepted."""
+    """Send a message of the type test at once, and answer when it was accepted."""
     name = requests.name(request, "webhook")
     return responses.document_response(
         WebhookTested(name=name, message=await request.app[NODE].webhooks.test(name))
@@ -32,7 +32,7 @@ async def test(request: web.Request) -> web.StreamResponse:
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
-    """DELETE: remove a webhook, and drop what it was not told yet."""
+    """Remove a webhook, and drop what it was not told yet."""
     await request.app[NODE].webhooks.remove(requests.name(request, "webhook"))
     return web.Response(status=204)
 

@@ -12,28 +12,28 @@ from node.runtime.version import program_version
 
 
 async def alive(call: Call) -> web.StreamResponse:
-    """GET: a sentence that names server and host; clients take it for a sign of life."""
+    """A sentence that names server and host; clients take it for a sign of life."""
     sentence = f"This is a Parley {program_version()} server on {call.facade.name}."
     return call.json(sentence)
 
 
 async def api_level(call: Call) -> web.StreamResponse:
-    """GET: the level of the API."""
+    """The level of the API."""
     return call.json(API_LEVEL)
 
 
 async def hostname(call: Call) -> web.StreamResponse:
-    """GET: a name that no other node has."""
+    """A name that no other node has."""
     return call.json(call.facade.name)
 
 
 async def horizon(call: Call) -> web.StreamResponse:
-    """GET: how far ahead runs are booked."""
+    """Return how far ahead runs are booked."""
     return call.json(times.format_duration(call.facade.node.settings.horizon))
 
 
 async def clock(call: Call) -> web.StreamResponse:
-    """GET: the time, and whether the clock is synchronised."""
+    """The time, and whether the clock is synchronised."""
     state = clock_of(call.facade.node)
     told: dict[str, object] = {
         "time": times.format_precisely(state.now),

@@ -24,7 +24,7 @@ _REASONS_LEVEL = 6
 
 
 async def take_part(call: Call) -> web.StreamResponse:
-    """POST: take part in a task that the caller leads; the answer is its URL, not as JSON."""
+    """Take part in a task that the caller leads; the answer is its URL, not as JSON."""
     task = uuid_of(call.words["task"], "Task")
     place = call.query.integer("participant")
     if place is None or place < 1:
@@ -37,7 +37,7 @@ async def take_part(call: Call) -> web.StreamResponse:
 
 
 async def runtimes(call: Call) -> web.StreamResponse:
-    """GET: the ranges of time in which a run can take place; a lead may ask without its key."""
+    """The ranges of time in which a run can take place; a lead may ask without its key."""
     task = await _readable_task(call)
     start, end = call.query.instant("start"), call.query.instant("end")
     if start is None or end is None:
@@ -54,7 +54,7 @@ async def runtimes(call: Call) -> web.StreamResponse:
 
 
 async def change_run(call: Call) -> web.StreamResponse:
-    """PUT: hold a run at a start, or keep it with the data of all participants."""
+    """Hold a run at a start, or keep it with the data of all participants."""
     task, run = await led_task(call), uuid_of(call.words["run"], "Run")
     document, participating = _body_document(call), call.facade.participating
     if "part-data-full" in document:
@@ -79,14 +79,14 @@ def _start(value: Any) -> int:
 
 
 async def give_up_run(call: Call) -> web.StreamResponse:
-    """DELETE: give a run up; what measures is stopped."""
+    """Give a run up; what measures is stopped."""
     task, run = await led_task(call), uuid_of(call.words["run"], "Run")
     await call.facade.participating.release(task, run)
     return answers.done_response()
 
 
 async def end_task(call: Call) -> web.StreamResponse:
-    """DELETE: end a task here; its lead ends it for this node alone."""
+    """End a task here; its lead ends it for this node alone."""
     task = await call.facade.participating.find(uuid_of(call.words["task"], "Task"))
     if task is None:
         return await tasks.end(call)
@@ -95,7 +95,7 @@ async def end_task(call: Call) -> web.StreamResponse:
 
 
 async def list_tools(call: Call) -> web.StreamResponse:
-    """GET: all tools; with ``test``, those that measure it here together with other nodes."""
+    """All tools; with ``test``, those that measure it here together with other nodes."""
     if not call.query.has("test"):
         return await plugins.all_tools(call)
     test = call.query.json("test")
@@ -106,7 +106,7 @@ async def list_tools(call: Call) -> web.StreamResponse:
 
 
 async def show_run(call: Call) -> web.StreamResponse:
-    """GET: this node's part of a run; with ``wait-local``, once there is one."""
+    """This node's part of a run; with ``wait-local``, once there is one."""
     task = await call.facade.participating.find(uuid_of(call.words["task"], "Task"))
     if task is None or call.words["run"] in {"first", "next"}:
         return await runs.show(call)

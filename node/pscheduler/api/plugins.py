@@ -81,7 +81,7 @@ CONTEXTS = _Kind("contexts", "context", lambda _: tools.CONTEXTS, tools.context_
 
 
 async def spec(call: Call) -> web.StreamResponse:
-    """GET: the spec that the words of a command line stand for."""
+    """The spec that the words of a command line stand for."""
     language = language_of(call.words["name"])
     words = call.query.json("args")
     if not isinstance(words, list) or not all(isinstance(word, _WORD) for word in words):
@@ -99,13 +99,13 @@ def _answer_validity(call: Call, check: Callable[[], object]) -> web.StreamRespo
 
 
 async def spec_is_valid(call: Call) -> web.StreamResponse:
-    """GET: whether a spec is valid, and if not, why."""
+    """Return whether a spec is valid, and if not, why."""
     language = language_of(call.words["name"])
     return _answer_validity(call, lambda: language.check(call.query.json("spec")))
 
 
 async def participants(call: Call) -> web.StreamResponse:
-    """GET: the hosts that take part in a test with a spec, the leading one first."""
+    """The hosts that take part in a test with a spec, the leading one first."""
     language = language_of(call.words["name"])
     given = call.query.json("spec")
     language.check(given)
@@ -113,7 +113,7 @@ async def participants(call: Call) -> web.StreamResponse:
 
 
 async def tools_of_test(call: Call) -> web.StreamResponse:
-    """GET: the tools here that measure a test."""
+    """The tools here that measure a test."""
     name = call.words["name"]
     language_of(name)
     able = [tool for tool, it in installed_tools(call).items() if name in tools.measured_tests(it)]
@@ -121,12 +121,12 @@ async def tools_of_test(call: Call) -> web.StreamResponse:
 
 
 async def all_tools(call: Call) -> web.StreamResponse:
-    """GET: all tools of this host."""
+    """All tools of this host."""
     return TOOLS.answer_list(call, installed_tools(call))
 
 
 async def archiver_data_is_valid(call: Call) -> web.StreamResponse:
-    """GET: whether an archiver takes some data, and if not, why."""
+    """Return whether an archiver takes some data, and if not, why."""
     name = ARCHIVERS.name(call)
     return _answer_validity(
         call, lambda: archives.to_parley({"archiver": name, "data": call.query.json("data")})
@@ -134,7 +134,7 @@ async def archiver_data_is_valid(call: Call) -> web.StreamResponse:
 
 
 async def context_data_is_valid(call: Call) -> web.StreamResponse:
-    """GET: whether a context takes some data, and if not, why."""
+    """Return whether a context takes some data, and if not, why."""
     name = CONTEXTS.name(call)
     return _answer_validity(
         call, lambda: contexts_of([[{"context": name, "data": call.query.json("data")}]])

@@ -32,7 +32,7 @@ def _wait_s(call: Call, default: float) -> float:
 
 
 async def list_runs(call: Call) -> web.StreamResponse:
-    """GET: the URLs of a task's runs, by time."""
+    """The URLs of a task's runs, by time."""
     task = await find_task(call)
     start, now = call.query.instant("start"), call.facade.node.clock.now()
     limit = call.query.integer("limit")
@@ -53,7 +53,7 @@ async def list_runs(call: Call) -> web.StreamResponse:
 
 
 async def show(call: Call) -> web.StreamResponse:
-    """GET: a run, at once or when it has its result; or the first or next one."""
+    """A run, at once or when it has its result; or the first or next one."""
     task = await find_task(call)
     run = await _find_run(call, task)
     whole = knows_key(call, task)
@@ -111,7 +111,7 @@ async def _await_first_run(call: Call, task: ToldTask, word: str, seconds: float
 
 
 async def result(call: Call) -> web.StreamResponse:
-    """GET: the merged result of a run, as JSON or in a form for people."""
+    """The merged result of a run, as JSON or in a form for people."""
     task = await find_task(call)
     form = call.query.text("format") or _FORMATS[0]
     if form not in _FORMATS:
@@ -144,7 +144,7 @@ def _formatted_result(task: ToldTask, merged: Document, form: str) -> str:
 
 
 async def create(call: Call) -> web.StreamResponse:
-    """POST: refused; this node places the runs of its tasks itself."""
+    """Refused; this node places the runs of its tasks itself."""
     task = await find_task(call)
     require_change(call, task)
     parse_json(call.body, "Run")

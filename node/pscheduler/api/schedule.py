@@ -28,7 +28,7 @@ _BACK = times.DAY
 
 
 async def schedule(call: Call) -> web.StreamResponse:
-    """GET: the runs of a span, by start; without a start, from a day ago on."""
+    """The runs of a span, by start; without a start, from a day ago on."""
     form = call.query.text("format") or "json"
     if form != "json":
         raise invalid(f"Unsupported format '{form[:60]}'; the schedule is told as json only.")
@@ -47,7 +47,7 @@ async def schedule(call: Call) -> web.StreamResponse:
 
 
 async def monitor(call: Call) -> web.StreamResponse:
-    """GET: the last runs, those under way, and the next ones; ``window`` is how many of each."""
+    """The last runs, those under way, and the next ones; ``window`` is how many of each."""
     window = call.query.integer("window", 5) or 0
     if window < 0:
         raise invalid("Argument 'window' must not be negative.")

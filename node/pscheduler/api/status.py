@@ -44,7 +44,7 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 
 
 async def status(call: Call) -> web.StreamResponse:
-    """GET: the services of this node, with how long they have been there, and its latest runs."""
+    """The services of this node, with how long they have been there, and its latest runs."""
     node = call.facade.node
     now = node.clock.now()
     async with node.database.connection() as connection:
@@ -88,7 +88,7 @@ def _service(seen_at: int, uptime: int, overdue: int | None) -> Document:
 
 
 async def runs(call: Call) -> web.StreamResponse:
-    """GET: the number of runs in a state."""
+    """The number of runs in a state."""
     state = call.words["state"]
     if state not in _COUNTED:
         raise Refusal(404, f"There is no state '{state[:60]}'.")
@@ -105,26 +105,26 @@ async def runs(call: Call) -> web.StreamResponse:
 
 
 async def archiving(call: Call) -> web.StreamResponse:
-    """GET: the number of deliveries that wait."""
+    """The number of deliveries that wait."""
     async with call.facade.node.database.connection() as connection:
         rows = await archives.backlog(connection)
     return answers.text_response(str(sum(row["waiting"] for row in rows)), answers.HTML)
 
 
 async def http_queue(call: Call) -> web.StreamResponse:
-    """GET: the number of messages to other nodes that wait."""
+    """The number of messages to other nodes that wait."""
     async with call.facade.node.database.connection() as connection:
         waiting = await outbox.count_waiting(connection)
     return answers.text_response(str(waiting), answers.HTML)
 
 
 async def pause(call: Call) -> web.StreamResponse:
-    """GET: whether this node is paused, which it cannot be as a whole."""
+    """Return whether this node is paused, which it cannot be as a whole."""
     return call.json({"is_paused": False})
 
 
 async def mtu_safe(call: Call) -> web.StreamResponse:
-    """GET: whether packets of the size that this host sends get to another one."""
+    """Return whether packets of the size that this host sends get to another one."""
     dest = call.query.text("dest")
     if dest is None or not is_host(dest):
         raise invalid("Argument 'dest' must be the name or address of a host.")
@@ -143,7 +143,7 @@ async def mtu_safe(call: Call) -> web.StreamResponse:
 
 
 async def limits(call: Call) -> web.StreamResponse:
-    """GET: whether a task would be admitted, with what would become of it."""
+    """Return whether a task would be admitted, with what would become of it."""
     proposal = call.query.json("proposal")
     node = call.facade.node
     try:
@@ -160,7 +160,7 @@ async def limits(call: Call) -> web.StreamResponse:
 
 
 async def debug(call: Call) -> web.StreamResponse:  # noqa: ARG001 - all handlers have one form
-    """GET: a sign that nothing is to be switched here."""
+    """A sign that nothing is to be switched here."""
     return answers.text_response("This server logs what its PARLEY_LOG_LEVEL says.")
 
 

@@ -83,7 +83,7 @@ def require_size(call: Call) -> None:
 
 
 async def create(call: Call) -> web.StreamResponse:
-    """POST: the URL of a new task; ``expanded``: 303 to the task itself."""
+    """The URL of a new task; ``expanded``: 303 to the task itself."""
     require_size(call)
     parsed = parse_json(call.body, "Task")
     try:
@@ -101,7 +101,7 @@ async def create(call: Call) -> web.StreamResponse:
 
 
 async def list_tasks(call: Call) -> web.StreamResponse:
-    """GET: the tasks that were posted here, oldest first."""
+    """The tasks that were posted here, oldest first."""
     wanted = call.query.json("json") if call.query.has("json") else {}
     shown = Shown(call.query.flag("expanded"), call.query.flag("detail"))
     body = await call.facade.teller.task_list(wanted, call.base, shown, call.requester)
@@ -109,7 +109,7 @@ async def list_tasks(call: Call) -> web.StreamResponse:
 
 
 async def show(call: Call) -> web.StreamResponse:
-    """GET: a task."""
+    """A task."""
     task = await find_task(call)
     document = await call.facade.teller.document(
         task,
@@ -123,7 +123,7 @@ async def show(call: Call) -> web.StreamResponse:
 
 
 async def end(call: Call) -> web.StreamResponse:
-    """DELETE: end a task and its runs; as often as anybody asks."""
+    """End a task and its runs; as often as anybody asks."""
     task = await find_task(call)
     require_change(call, task)
     await call.facade.end_task(task)
@@ -131,7 +131,7 @@ async def end(call: Call) -> web.StreamResponse:
 
 
 async def words(call: Call) -> web.StreamResponse:
-    """GET: the words of a command line that would measure the same."""
+    """The words of a command line that would measure the same."""
     task = await find_task(call)
     answer = call.json([task.spoken.test, *task.spoken.words])
     answer.content_type, answer.charset = answers.HTML, "utf-8"
