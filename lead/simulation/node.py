@@ -25,24 +25,57 @@ from lead.assembly.with_node import lead_functions, lead_of
 from lead.simulation.clock import START, SimulatedClock
 from lead.simulation.database import SimulatedDatabase
 from lead.simulation.history import History
-from lead.simulation.launcher import SimulatedLauncher
 from lead.simulation.loop import Process, VirtualLoop
 from lead.simulation.network import Network, SimulatedPeers, SimulatedService
 from lead.simulation.scenario import Scenario, ScenarioNodes, Value
-from node.execution.launcher import Launcher
+from node.execution.launcher import TERM_BEFORE_END, Launcher, LaunchOutcome
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.errors import DatabaseUnavailable, ParleyError
 from node.model.host_limits.document import EVERYTHING
+from node.model.times import MILLISECOND
 from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import PRIORITY_MAX
+from node.runtime.clock import LatchedEvent
 from node.runtime.housekeeping import CLOCK_S, HOUR_S, MARK_S, PeriodicJob
 from node.runtime.settings import Settings
 from node.service import NodeDependencies
 from node.store import nodes
 from node.store.core import Core
 from node.store.queries import Queries
+from node.store.runs import DueRun
 from node.timetable.local_participant import LocalParticipant
 from node.trust.keys import NodeKey
+
+
+class SimulatedLauncher(Launcher):
+    """A launcher that waits for the end of each run where the real one starts a program."""
+
+    def __init__(self, *args: Any, node: str, history: History, **options: Any) -> None:
+        """Create the launcher of the node named ``node``."""
+        super().__init__(*args, **options)
+        self._node = node
+        self._history = history
+
+    def _end_recorded(self, pid: int, ticks: int) -> None:
+        """End nothing: this host has no programs of a simulated one."""
+
+    def _end_orphans(self) -> None:
+        """End nothing."""
+
+    async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
+        if not await self._wait_until(run.starts_at, cancelled):
+            return self._stopped_outcome(None)
+        scheduling_class = SchedulingClass(run.spec["class"])
+        started_at = self._clock.now()
+        self._history.begins(self._node, run, scheduling_class)
+        to_the_end = await self._wait_until(run.ends_at - TERM_BEFORE_END, cancelled)
+        slept = max(0, self._clock.now() - started_at)
+        self._history.ends(self._node, run, slept)
+        if not to_the_end:
+            return self._stopped_outcome(started_at)
+        return LaunchOutcome({"slept_ms": slept / MILLISECOND}, None, started_at)
+
 
 SQL = Queries("lead.simulation", "world")
 _HOLD_RETRY = times.SECOND

@@ -23,7 +23,6 @@ from node.execution.agreement import AGREEMENT_TIME, Agreement, ParticipantAgree
 from node.execution.catalog import Capabilities
 from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
-from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
 from node.execution.process import Confinement, Needs
 from node.execution.restores import RestoreWatcher
@@ -56,6 +55,7 @@ from node.model.reasons import (
 )
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
+from node.model.wire.participants import OUTPUT_LENGTH_MAX
 from node.model.wire.tasks import Participant
 from node.plugins.contracts import (
     Command,
@@ -77,6 +77,25 @@ from node.store import notices, runs
 from node.store.core import Core
 from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
+
+OUTPUT_END_KEPT = 5_000
+"""Length of the end that is kept of long output: a program's reason and totals come last."""
+
+
+def output_text(output: Output) -> str:
+    """Return a program's output as text for Postgres; of long output the beginning and the end."""
+    text = storable_text((output.stdout + output.stderr).decode("utf-8", "replace"))
+    if len(text) <= OUTPUT_LENGTH_MAX:
+        return text
+    end = text[-OUTPUT_END_KEPT:]
+    gap = f"\n[about {len(text) - OUTPUT_LENGTH_MAX} characters are left out]\n"
+    return f"{text[: OUTPUT_LENGTH_MAX - len(end) - len(gap)]}{gap}{end}"
+
+
+def storable_text(text: str) -> str:
+    """Return the text without the characters that Postgres does not accept."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
 
 REFRESH_S = 5.0
 LOOK_S_MIN = 1.0

@@ -25,8 +25,7 @@ from uuid import UUID
 
 from node.model import times
 from node.model.host_limits.caps import CapAccount, rate_text
-from node.model.host_limits.closed import LimitedTime
-from node.model.host_limits.opening import closed_spans
+from node.model.host_limits.closed import LimitedTime, closed_spans
 from node.model.host_limits.quotas import (
     Account,
     PeriodQuota,

@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 
 from node.execution import process
 from node.execution.agreement import Agreement
-from node.execution.concurrent_runs import ConcurrentRun
 from node.execution.launcher import (
     HOST_SAMPLE_LEAD_TIME,
     LOOK_UP_TIME,
@@ -26,7 +25,7 @@ from node.execution.launcher import (
     STEP_NOTICED_S,
     TERM_BEFORE_END,
 )
-from node.execution.observer import PartObservation
+from node.execution.observer import ConcurrentRun, PartObservation
 from node.execution.process import RunningProcess
 from node.execution.staggering import STAGGER_INTERVAL
 from node.model import times

@@ -15,7 +15,7 @@ import pytest
 from node.model.errors import DatabaseUnavailable
 from node.model.times import MINUTE
 from node.postgres import PrivateCluster, ServerBinaries, locate
-from node.postgres.keeper import PAUSES_S, keep_running
+from node.postgres.access import PAUSES_S, keep_running
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
 

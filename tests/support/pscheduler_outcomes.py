@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from node.execution.output_text import output_text
+from node.execution.launcher import output_text
 from node.plugins import registry
 from node.plugins.contracts import Command, Output, Part
 from node.pscheduler.tests.contract import Outcome, PartOutcome

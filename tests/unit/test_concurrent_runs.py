@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.execution.concurrent_runs import ConcurrentRun, NeighbourTracker
+from node.execution.observer import ConcurrentRun, NeighbourTracker
 from node.model.classes import SchedulingClass
 from node.model.times import MILLISECOND
 from node.model.wire.circumstances import NEIGHBOURS_MAX

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from node.execution import output_text
+from node.execution.launcher import output_text
 from node.model.wire.participants import OUTPUT_LENGTH_MAX, PartMessage
 from node.plugins.contracts import Output
 from tests.support.circumstances import told
@@ -27,9 +27,9 @@ def test_lies_about_circumstances_are_refused(lie: dict[str, Any]) -> None:
 def test_of_long_output_beginning_and_end_are_kept() -> None:
     """Long output keeps its beginning and end, and says how much is missing between them."""
     text = "begin" + "x" * 100_000 + "end"
-    kept = output_text.output_text(Output(0, text.encode(), b"\xff\0"))
+    kept = output_text(Output(0, text.encode(), b"\xff\0"))
     assert len(kept) == OUTPUT_LENGTH_MAX
     assert kept.startswith("beginxxx")
     assert kept.endswith("xend\ufffd\ufffd")
     assert "characters are left out" in kept
-    assert output_text.output_text(Output(0, b"short", b"")) == "short"
+    assert output_text(Output(0, b"short", b"")) == "short"

@@ -34,7 +34,7 @@ from node.model.classes import SchedulingClass
 from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.caps import Cap
-from node.model.host_limits.opening import Opening
+from node.model.host_limits.closed import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, parse_quota
 from node.model.host_limits.rules import HostLimits, Rule, TargetSet, Who
 from node.model.lead_shares import OTHERS, LeadShares

@@ -13,7 +13,7 @@ from typing import Any
 
 from node.model.classes import SchedulingClass
 from node.model.host_limits.caps import Cap, rate_text, run_rate
-from node.model.host_limits.opening import Opening
+from node.model.host_limits.closed import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
