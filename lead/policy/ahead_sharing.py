@@ -81,7 +81,6 @@ class AheadSharing:
         self.serving = sharing.serving
         self._sharing = sharing
         self._board = board
-        self._near = near
         self._first = (board.view.now // BUCKET + -(-near // BUCKET)) * BUCKET
         self._end = board.view.now + board.view.horizon
         self._parts = parts

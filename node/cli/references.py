@@ -14,7 +14,7 @@ from node.model.errors import NotFound, RequestError
 from node.model.times import format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from node.cli.session import Session
     from node.client.answers import Members
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 SHORT = 8
 _MATCHES_SHOWN = 5
 _WHOLE = 32
-_PAIR = 2
 _DIGITS = re.compile(r"[0-9a-f]{1,32}", re.ASCII)
 _BACKWARDS = re.compile(r"@-([1-9]\d{0,5})", re.ASCII)
 _BACK_MAX = 500
@@ -38,12 +37,6 @@ _OF_USERS = {"task", "run"}
 def short(identifier: UUID | str) -> str:
     """Return the first 8 digits of an id, as many as commands print."""
     return str(identifier)[:SHORT]
-
-
-def participants_text(names: Iterable[str]) -> str:
-    """Join participants in their order: ``a → b``, or a list of more than two."""
-    listed = list(names)
-    return (" → " if len(listed) <= _PAIR else ", ").join(listed)
 
 
 _LINES: Mapping[str, Callable[[Members], str]] = {

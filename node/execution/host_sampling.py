@@ -24,7 +24,6 @@ from node.model.wire.circumstances import ClockCondition, InterfaceLoad, Process
 from node.runtime import clock
 
 _NANOSECONDS_PER_MS = 1e6
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _FILE_BYTES = 1 << 16
 _CLONE_NEWNET = 0x40000000
 _TIMED = 8  # user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two

@@ -37,7 +37,6 @@ _ANSWER = re.compile(r"\d{1,6} .{1,300}?: icmp_seq=(?P<sequence>\d{1,6})(?P<told
 _TIME = re.compile(r" [^\s=<]{1,20}[=<](?P<rtt_ms>\S+) ms")
 _REFUSAL = re.compile(r"From (?P<router>\S{1,253}).{0,300}? icmp_seq=\d{1,6} (?P<said>.{1,200})")
 _BEFORE_SUMMARY = re.compile(r"--- .{1,300} ---")
-_PRINTED = r"([^/\s]{1,400})"
 _COUNT = re.compile(r"(?<!\S)[-+]?\d[^\s,]{0,40}")
 _RTT = re.compile(
     r".{3,40} = ([^/\s]{1,400})/([^/\s]{1,400})/([^/\s]{1,400})/([^/\s]{1,400}) \S{1,3}"
