@@ -22,9 +22,8 @@ from yarl import URL
 
 from node.cli.failures import unreadable_message
 from node.client.causes import cause_of
-from node.execution.ways_out import JudgingResolver, rules_of_this_host
+from node.execution.ways_out import judging_connector, rules_of_this_host
 from node.model.errors import FieldFault, InvalidDocument, PeerUnreachable
-from node.model.targets import literal
 from node.model.useragent import CONTACT, user_agent
 from node.model.ways_out import Asker, Role, url_refusal
 from node.runtime.version import program_version
@@ -161,11 +160,10 @@ class Documents:
 
     def _connector(self, url: str) -> aiohttp.TCPConnector:
         """Return a connector that refuses addresses that the publisher of the URL may not name."""
-        parts = urlsplit(url)
-        resolver = None
-        if _origin(parts) not in self._named and literal(parts.hostname or "") is None:
-            resolver = JudgingResolver(Asker.PUBLISHER, Role.DOCUMENT, self._rules)
-        return aiohttp.TCPConnector(ssl=not self._insecure, resolver=resolver)
+        verify = not self._insecure
+        if _origin(urlsplit(url)) in self._named:
+            return aiohttp.TCPConnector(ssl=verify)
+        return judging_connector(Asker.PUBLISHER, Role.DOCUMENT, self._rules, verify=verify)
 
     def _text(self, octets: bytes) -> str:
         self._left -= len(octets)

@@ -1,14 +1,15 @@
 """The look-ups behind :mod:`node.model.ways_out`: a session of HTTP that keeps to the rules.
 
 aiohttp asks a resolver for the addresses of each name that it connects to, at each redirect anew;
-:class:`JudgingResolver` judges them, so what is connected to is what was judged. A URL with an
-address instead of a name has no look-up: judge each URL by ``url_refusal`` beforehand.
+:class:`JudgingResolver` judges them all. What is connected to is judged once more where its socket
+is made: for a host that aiohttp reads as an address, whatever digits it has, no resolver is asked.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
+from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -17,6 +18,8 @@ from aiohttp.resolver import ThreadedResolver
 from node.execution import netlink
 from node.model.targets import Network, TargetRules, api_networks
 from node.model.ways_out import Asker, Role, refusal
+
+_Place = tuple[int, int, int, str, tuple[Any, ...]]
 
 
 def rules_of_this_host(
@@ -33,8 +36,27 @@ def rules_of_this_host(
 
 def judging_session(asker: Asker, role: Role, rules: TargetRules) -> aiohttp.ClientSession:
     """Return a session that connects to those names alone whose addresses are good for the word."""
-    connector = aiohttp.TCPConnector(resolver=JudgingResolver(asker, role, rules))
+    connector = judging_connector(asker, role, rules)
     return aiohttp.ClientSession(connector=connector, auto_decompress=False)
+
+
+def judging_connector(
+    asker: Asker, role: Role, rules: TargetRules, *, verify: bool = True
+) -> aiohttp.TCPConnector:
+    """Return a connector that connects to those addresses alone that are good for the word.
+
+    ``verify``: certificates must be trusted.
+    """
+
+    def endpoint(place: _Place) -> socket.socket:
+        family, kind, protocol, _, (address, port, *_) = place
+        why = refusal(asker, role, address, rules, port=port)
+        if why is not None:
+            raise OSError(None, why)
+        return socket.socket(family, kind, protocol)
+
+    resolver = JudgingResolver(asker, role, rules)
+    return aiohttp.TCPConnector(ssl=verify, resolver=resolver, socket_factory=endpoint)
 
 
 class JudgingResolver(AbstractResolver):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,7 @@ _COMPATIBLE = ipaddress.ip_network("::/96")
 _TRANSLATED = ipaddress.ip_network("::ffff:0:0:0/96")
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 _LOW_32_BITS = 0xFFFF_FFFF
+_IDEOGRAPHIC_STOP = "\N{IDEOGRAPHIC FULL STOP}"
 _PARTS_MAX = 4
 _PART = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 
@@ -167,8 +169,10 @@ def literal(host: str) -> str | None:
     """Return the address that a host is written as, in its shortest form; None if it is a name.
 
     The decimal, octal, hexadecimal, and short forms of IPv4 addresses that programs accept
-    (``2130706433``, ``0x7f.1``) are addresses, too.
+    (``2130706433``, ``0x7f.1``) are addresses, too, and so are the digits and dots of other scripts
+    that libraries of names take for those of ASCII.
     """
+    host = _plain(host)
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -181,7 +185,7 @@ def host_refusal(host: str, port: int | None, rules: TargetRules) -> Reason | No
     address = literal(host)
     if address is not None:
         return target_refusal(address, port, rules)
-    last = host.removesuffix(".").lower().rpartition(".")[2]
+    last = _plain(host).removesuffix(".").lower().rpartition(".")[2]
     if last == "localhost" and target_refusal("127.0.0.1", port, rules):
         return forbidden_target(host, host, "this host itself", rules.whose)
     return None
@@ -262,6 +266,13 @@ def _private_refusal(
     if port is None or port in rules.tool_ports or (address, port) in rules.known_apis:
         return None
     return port_of_private_target(target, shown, port, rules.whose)
+
+
+def _plain(host: str) -> str:
+    """Return a host with the letters, digits, and dots for which libraries of names take others."""
+    if host.isascii():
+        return host
+    return unicodedata.normalize("NFKC", host).replace(_IDEOGRAPHIC_STOP, ".")
 
 
 def _number(text: str) -> int | None:

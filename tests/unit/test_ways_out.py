@@ -73,5 +73,8 @@ def test_urls() -> None:
     assert "is no URL of http or https" in str(judged("file:///etc/passwd"))
     for broken in ("http://[::1", "https://[", "http://x:99999/"):
         assert "is no URL" in str(judged(broken))
+    for inner in ("\u2460\u2461\u2466.0.0.1", "127\u30020\uff0e0\uff611", "\uff10x7f.1"):
+        assert "a loopback address" in str(judged(f"http://{inner}:80/"))
+    assert judged("https://b\u00fccher.example/") is None
     own = url_refusal(Asker.NODE, Role.PEER, f"https://{OWN}:8642", RULES)
     assert "must never reach" in str(own)

@@ -98,6 +98,8 @@ async def test_a_template_reaches_no_file_and_nothing_inside(site: Site, inner: 
         f"{inner.url}/nodes.json",
         f"http://localhost:{inner.url.rpartition(':')[2]}/nodes.json",
         f"http://0x7f000001:{inner.url.rpartition(':')[2]}/nodes.json",
+        f"http://\uff11\uff12\uff17.0.0.1:{inner.url.rpartition(':')[2]}/nodes.json",
+        f"http://127\u30020\u30020\u30021:{inner.url.rpartition(':')[2]}/nodes.json",
         "http://169.254.169.254/latest/meta-data",
         "http://10.0.0.1/nodes.json",
         "https://[::ffff:127.0.0.1]/nodes.json",
