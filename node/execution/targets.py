@@ -221,15 +221,19 @@ class ForeignTargets:
 
         ``by_itself``: it has told them itself.
         """
-        card, address = self._cards().get(participant.node), participant.address
-        if card is not None:
-            address = current_address(participant, card) or address
-        host = None if card is None else host_of(card.url)
-        at_home = (
-            by_itself and host is not None and normalised_word(host) == normalised_word(address)
-        )
+        card, at_home = self._cards().get(participant.node), False
+        if card is not None and by_itself:
+            at_home = _is_at_home(card, current_address(participant, card) or participant.address)
         every = self._settings.tool_ports
         return ports.foreign_port_refusal(participant.name, told, every, at_home=at_home)
+
+    def probe_refusal(self, card: KnownNode, port: int) -> Reason | None:
+        """Return why no check sends anything to the port that a node has told; None if one does.
+
+        The owner's word is good for its address only: the node has written its card, and the port.
+        """
+        at_home, every = _is_at_home(card, card.address), self._settings.tool_ports
+        return ports.foreign_port_refusal(card.name, range(port, port + 1), every, at_home=at_home)
 
     def _excess_refusal(
         self,
@@ -580,6 +584,12 @@ def _api_address(card: KnownNode) -> tuple[IpAddress, int] | None:
     if address is None or port is None:
         return None
     return ipaddress.ip_address(address), port
+
+
+def _is_at_home(card: KnownNode, address: str) -> bool:
+    """Return whether a node's API answers at an address of its card."""
+    host = host_of(card.url)
+    return host is not None and normalised_word(host) == normalised_word(address)
 
 
 def _words(card: KnownNode) -> tuple[str, ...]:

@@ -288,6 +288,8 @@ class PairChecker:
         nonce, settings = secrets.token_hex(16), self._node.settings
         request = ProbeRequest(nonce=nonce)
         offer = await _ask_until_free(self._node.clock, lambda: peer.probe(request))
+        if (refusal := self._node.foreign_targets.probe_refusal(other, offer.port)) is not None:
+            return [skipped_check("ports", f"nothing is sent to its port: {refusal}")]
         reached = await port_probes.reach(address, offer.port, nonce, _REACH_S)
         reasons = {"TCP": reached.tcp, "UDP": reached.udp}
         ports = f"{settings.port_first}-{settings.port_last}"

@@ -131,6 +131,40 @@ async def test_a_probe_says_nothing_to_strangers(a: Asker) -> None:
     assert strange.udp == "no answer within 0.3 s"
 
 
+@pytest.mark.parametrize("at_home", [True, False])
+async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
+    a: Asker, b: Served, monkeypatch: pytest.MonkeyPatch, at_home: bool
+) -> None:
+    """A node that names any address, and any port of it, has nothing sent there, by nobody's word.
+
+    Where its API answers at that address, the ports are its own.
+    """
+    connected: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.append(await reader.read(100))
+        writer.close()
+
+    async def told(_nonce: str) -> int:
+        return int(inner.sockets[0].getsockname()[1])
+
+    monkeypatch.setattr(b.port_probes, "open", told)
+    address = "127.0.0.1" if at_home else "127.0.0.2"
+    await know(a.node, b)
+    await know(b, a.node)
+    await a.rows("UPDATE node SET address = $1 WHERE name = 'b'", address)
+    await a.node.directory.refresh()
+    inner = await asyncio.start_server(answer, address, 0)
+    async with inner:
+        found = await checks(a, to="b")
+        asked = await b.peer(a.node.card.identity).check(b.card.identity)
+    ports = [found["a", "ports"]["what"], *(it.what for it in asked.checks if it.subject == "ports")]
+    assert len(ports) == 2
+    for what in ports:
+        assert ("which is not among the ports of tools" in what) is not at_home
+    assert bool(connected) is at_home
+
+
 async def test_nodes_ask_one_after_the_other(a: Asker, b: Served) -> None:
     """One check for other nodes is made at a time, and a moment passes between two."""
     await know(a.node, b)
