@@ -64,8 +64,16 @@ ROUTES = (
         "Have the way to a node checked",
         PeerCheckRequest,
         Diagnosis,
+        cost=20,
     ),
-    Route("GET", "/v1/participant/facts", facts, "Ask for the state of the host", answer=PeerFacts),
+    Route(
+        "GET",
+        "/v1/participant/facts",
+        facts,
+        "Ask for the state of the host",
+        answer=PeerFacts,
+        cost=20,
+    ),
     Route(
         "POST",
         "/v1/participant/probes",
@@ -73,5 +81,6 @@ ROUTES = (
         "Have a port of the tools answered",
         ProbeRequest,
         ProbeOffer,
+        cost=5,
     ),
 )

@@ -320,7 +320,7 @@ async def _clock_exchange(peer: Peer, clock: Clock) -> tuple[PeerFacts, ClockRea
 
 async def facts_of(node: NodeService, received_at: int) -> PeerFacts:
     """Return the state of this host for another node."""
-    status = await status_of(node)
+    status = await status_of(node, for_peer=True)
     load = load_of_host()
     return PeerFacts(
         received_at=received_at,

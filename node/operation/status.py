@@ -15,6 +15,7 @@ from node.model.errors import DatabaseUnavailable
 from node.model.leads import LeadProcess, LeadState
 from node.model.readiness import LEAD_SILENT, Readiness
 from node.model.wire.nodes import ClockState
+from node.model.wire.outcomes import OutcomesStatus
 from node.model.wire.status import (
     BacklogStatus,
     BackupStatus,
@@ -55,8 +56,12 @@ class _Reading:
             return None
 
 
-async def status_of(node: NodeService) -> NodeStatus:
-    """Return the status; a part that the database does not answer for is None."""
+async def status_of(node: NodeService, *, for_peer: bool = False) -> NodeStatus:
+    """Return the status; a part that the database does not answer for is None.
+
+    ``for_peer``: what the tasks of this node measured is left out. It is no business of other
+    nodes, and finding what is common to thousands of failing tasks takes seconds.
+    """
     settings, now, reading = node.settings, node.clock.now(), _Reading()
     slots_before = now + settings.horizon + 1
     database = await _database_status(node, reading)
@@ -69,10 +74,7 @@ async def status_of(node: NodeService) -> NodeStatus:
         "planning", _query_on_connection(node, readiness.planning_state, now, slots_before)
     )
     measured = await reading.part("runs", _query_on_connection(node, readiness.running_state, now))
-    troubles = await reading.part(
-        "outcomes", _query_on_connection(node, read_troubles, node.card.name, now)
-    )
-    outcomes = None if troubles is None else troubles.status
+    outcomes = None if for_peer else await reading.part("outcomes", lambda: _outcomes(node, now))
     found = await reading.part("leads", lambda: leads_of(node))
     backlog = await reading.part("backlog", lambda: _backlog_status(node))
     await reading.part("nodes", node.directory.refresh)
@@ -117,7 +119,7 @@ async def status_of(node: NodeService) -> NodeStatus:
 
 
 def _query_on_connection(
-    node: NodeService, query: Callable[..., Awaitable[T]], *args: object
+    node: NodeService, query: Callable[..., Awaitable[T]], *args: int
 ) -> Callable[[], Awaitable[T]]:
     """Return a function that opens a connection and asks the query on it."""
 
@@ -126,6 +128,11 @@ def _query_on_connection(
             return await query(connection, *args)
 
     return ask
+
+
+async def _outcomes(node: NodeService, now: int) -> OutcomesStatus:
+    async with node.database.connection() as connection:
+        return (await read_troubles(connection, node.card.name, now)).status
 
 
 async def _database_status(node: NodeService, reading: _Reading) -> DatabaseStatus:

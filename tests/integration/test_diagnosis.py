@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from node.api import diagnosis
 from node.execution import port_probes
 from node.model.errors import TooManyRequests
-from node.model.times import SECOND
+from node.model.times import MINUTE, SECOND
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.served_nodes import Asker, Served, asker, know, served
@@ -131,14 +132,32 @@ async def test_a_probe_says_nothing_to_strangers(a: Asker) -> None:
     assert strange.udp == "no answer within 0.3 s"
 
 
-@pytest.mark.parametrize("at_home", [True, False])
-async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
-    a: Asker, b: Served, monkeypatch: pytest.MonkeyPatch, at_home: bool
+async def test_what_other_nodes_ask_of_a_host_counts_as_work(
+    a: Asker, b: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that names any address, and any port of it, has nothing sent there, by nobody's word.
+    """The state of a host tells nothing of what its own tasks measure, and is not asked at will."""
+    await know(a.node, b)
+    await know(b, a.node)
 
-    Where its API answers at that address, the ports are its own.
-    """
+    async def read(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("node.operation.status.read_troubles", read)
+    to_a, work = b.peer(a.node.card.identity), a.node.settings.peer_work
+    route = next(each for each in diagnosis.ROUTES if each.path.endswith("/facts"))
+    for _ in range(2):
+        assert (await to_a.facts()).needs_attention >= 0
+    left = work * MINUTE // SECOND * 10 - 2 * route.cost
+    assert a.node.request_rates.spend_of_peer(b.card.identity, left, 0) == 0
+    with pytest.raises(TooManyRequests, match="PARLEY_PEER_WORK"):
+        await to_a.facts()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
+    a: Asker, b: Served, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Nothing is sent to an address and port that a node names, unless its API answers there."""
     connected: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,7 +168,7 @@ async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
         return int(inner.sockets[0].getsockname()[1])
 
     monkeypatch.setattr(b.port_probes, "open", told)
-    address = "127.0.0.1" if at_home else "127.0.0.2"
+    at_home = address == a.node.settings.measurement_address
     await know(a.node, b)
     await know(b, a.node)
     await a.rows("UPDATE node SET address = $1 WHERE name = 'b'", address)
@@ -158,9 +177,9 @@ async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
     async with inner:
         found = await checks(a, to="b")
         asked = await b.peer(a.node.card.identity).check(b.card.identity)
-    ports = [found["a", "ports"]["what"], *(it.what for it in asked.checks if it.subject == "ports")]
-    assert len(ports) == 2
-    for what in ports:
+    for_peer = [it.what for it in asked.checks if it.subject == "ports"]
+    assert for_peer
+    for what in (found["a", "ports"]["what"], *for_peer):
         assert ("which is not among the ports of tools" in what) is not at_home
     assert bool(connected) is at_home
 
