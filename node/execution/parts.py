@@ -158,7 +158,8 @@ class PartCollector:
         if locked is None or locked.lead != self._identity:
             return None
         place, circumstances = _place_of(locked, sender), None
-        self._refuse_premature(locked, measured=message.reason is None)
+        measured = message.reason is None or message.result is not None
+        self._refuse_premature(locked, measured=measured)
         if message.circumstances is not None:
             circumstances = message.circumstances.model_dump(mode="json")
         part = KeptPart(

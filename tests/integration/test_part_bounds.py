@@ -81,6 +81,8 @@ async def test_a_reason_comes_once_the_run_is_prepared(world: World) -> None:
     with pytest.raises(Conflict):
         await a.node.collector.receive(b.identity, reason)
     world.clock.advance(1)
+    with pytest.raises(Conflict):  # a reason makes no result of what was not measured
+        await a.node.collector.receive(b.identity, _message(run, reason="it broke off"))
     await a.node.collector.receive(b.identity, reason)
     [row] = await a.rows("SELECT reason FROM part")
     assert row["reason"] == "it is not installed"
