@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from node.model import times
+from node.model.attempts import retry_terms
 from node.model.errors import FieldFault
 from node.model.ids import TaskId, is_exchange_of, run_id
 from node.model.reasons import (
@@ -55,6 +56,11 @@ class IntroducedTask:
     counted: int | None = None
     priority_max: int = -PRIORITY_MAX - 1
     any_time: bool = False
+
+    @property
+    def retries(self) -> int:
+        """Number of attempts of a slot that may begin after the first one."""
+        return retry_terms(Schedule.model_validate(self.schedule)).times
 
 
 def foreign_exchange(exchange: UUID, task: UUID, lease_epoch: int) -> FieldFault | None:

@@ -269,7 +269,7 @@ async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[Earli
             run.slot,
             run.attempt,
             hold.request.lease_epoch if task.restored else None,
-            run.again,
+            task.introduced.retries if run.again else None,
         )
         for hold, task, runs in wanted
         for run in runs

@@ -12,7 +12,8 @@ does it remember that a run was cancelled; the slot of such a run is refused.
 
 A slot whose run was missed, or failed for a reason that may pass, is tried again on purpose: the
 request says so (``again``). Then an earlier attempt that is over here is no obstacle; one that is
-still under way is, so that no slot is measured twice at once.
+still under way is, so that no slot is measured twice at once. Nobody but the lead knows what came
+to nothing: so no more attempts begin here than the introduction said (``retry``).
 
 Beside another attempt that is booked or has begun here, none is booked, whatever its number: the
 statement that books holds that (``book`` in ``bookings.sql``).

@@ -9,9 +9,9 @@ import pytest
 
 from node.model import times
 from node.model.errors import InvalidDocument, ParleyError
-from node.model.ids import repeated_exchange_id
+from node.model.ids import TaskId, repeated_exchange_id, run_id
 from node.model.wire.participants import HoldAnswer, Release
-from node.model.wire.tasks import PRIORITY_MAX
+from node.model.wire.tasks import PRIORITY_MAX, RetryTerms, Schedule
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.worlds import (
     EVERY_INSTANT,
@@ -124,3 +124,42 @@ async def test_no_more_runs_are_held_than_were_introduced(booker: BookingLead) -
     assert await hold(1, HOUR, HOUR + REACH) == first
     with pytest.raises(InvalidDocument, match="/runs: 1 more runs beside the 2"):
         await hold(2, HOUR + 2 * REACH)
+
+
+async def test_a_slot_is_not_tried_again_more_often_than_was_introduced(
+    booker: BookingLead,
+) -> None:
+    """A lead that says of each attempt that it came to nothing gets those that it introduced."""
+    lead = await booker.world.site("c")
+    retry = RetryTerms(times=1)
+    schedule = Schedule(start=HOUR, slip=times.HOUR, retry=retry)
+    theirs = introduction([lead, booker.site], schedule=schedule)
+    await booker.site.keep(theirs, lead)
+
+    async def attempt(number: int) -> HoldAnswer:
+        """Ask for an attempt that begins half a minute after the one before, and let it begin."""
+        request = hold_request(theirs, [HOUR], epoch=number)
+        at = HOUR + (number - 1) * 30 * times.SECOND
+        run = request.runs[0].model_copy(
+            update={
+                "run": run_id(TaskId(theirs.task), HOUR, number),
+                "attempt": number,
+                "starts_at": at,
+                "ends_at": at + theirs.duration,
+                "again": number > 1,
+            }
+        )
+        request = request.model_copy(update={"runs": (run,)})
+        answer = await booker.site.node.time_line.hold(exchange_of(request), lead.identity, request)
+        await booker.site.execute(
+            """
+            UPDATE run SET state = 'failed', reason = 'as its lead says', started_at = starts_at,
+                finished_at = ends_at WHERE state = 'booked'
+            """
+        )
+        return answer
+
+    assert [len((await attempt(number)).held) for number in (1, 2)] == [1, 1]
+    third = await attempt(3)
+    assert third.held == ()
+    assert "has been run here already" in str(third)

@@ -99,8 +99,8 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- earlier_attempts --
--- Other runs of these slots that have begun here or are still to come, but for those that are over where the lead knows that
--- one came to nothing. With an epoch also those that were booked before it,
+-- Other runs of these slots that have begun here or are still to come, but for those that are over where the lead says that
+-- one came to nothing, as long as no more have begun here than the task is tried again. With an epoch also those that were booked before it,
 -- under any attempt and in any state: a lead that was restored may not know them, and give their numbers and ids again. Nor
 -- may it know that a run was cancelled, by itself and not by a change of its task.
 SELECT
@@ -110,7 +110,7 @@ SELECT
         WHEN earlier.state IN ('running', 'merging', 'finished') THEN coalesce(earlier.started_at, earlier.starts_at)
         ELSE earlier.started_at
     END AS began_at
-FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::bigint [], $6::boolean [])
+FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::bigint [], $6::smallint [])
     AS wanted (id, task_id, slot, attempt, unknown_before, again)
 INNER JOIN run AS earlier ON wanted.task_id = earlier.task_id AND wanted.slot = earlier.slot
 LEFT JOIN exchange ON earlier.exchange_id = exchange.id
@@ -123,7 +123,13 @@ WHERE
                 earlier.started_at IS NOT NULL
                 OR earlier.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
             )
-            AND NOT (wanted.again AND earlier.state IN ('finished', 'failed', 'missed', 'cancelled'))
+            AND NOT (
+                wanted.again IS NOT NULL AND earlier.state IN ('finished', 'failed', 'missed', 'cancelled')
+                AND (
+                    SELECT count(begun.started_at) FROM run AS begun
+                    WHERE begun.task_id = earlier.task_id AND begun.slot = earlier.slot AND begun.participant IS NOT NULL
+                ) <= wanted.again
+            )
         )
         OR (wanted.attempt <= earlier.attempt AND exchange.lease_epoch < wanted.unknown_before)
         OR (wanted.unknown_before IS NOT NULL AND earlier.state = 'cancelled' AND NOT earlier.freed)
