@@ -52,7 +52,7 @@ from node.model.loopback import is_loopback
 from node.model.permissions import Access, require_access, require_own
 from node.model.principals import HOST, STRANGER, Principal, PrincipalKind
 from node.runtime import tracing
-from node.store import tasks
+from node.store import alerts, tasks
 from node.trust.lineage import HEADER as LINEAGE
 from node.trust.signatures import Asked, SignedHead, wants_bound_answer
 
@@ -392,15 +392,21 @@ async def _user(request: web.Request, access: Access, route: Route) -> Principal
     return principal
 
 
+_REQUESTERS = {
+    "tasks": ("task", tasks.requester),
+    "runs": ("run", tasks.requester_of_run),
+    "alerts": ("alert", alerts.requester),
+}
+"""By list of the API whose items are users' own: the noun of one, and who requested its task."""
+
+
 async def require_own_subject(request: web.Request, principal: Principal) -> None:
-    """Check that the task or run that a path names is one that the caller requested.
+    """Check that what a path names is a task that the caller requested, or of one.
 
     :raises NotAllowed: it is not.
-    :raises NotFound: there is no such task or run.
     """
     subject, node = requests.identifier(request), request.app[NODE]
-    noun = "run" if request.path.startswith("/v1/runs/") else "task"
-    ask = tasks.requester_of_run if noun == "run" else tasks.requester
+    noun, ask = _REQUESTERS[request.path.split("/")[2]]
     async with node.database.connection() as connection:
         requester = await ask(connection, subject)
     require_own(principal, requester, f"{noun} {subject}")

@@ -115,6 +115,9 @@ Takes whether they are ``raised``, ``task``, ``mesh``, ``requester``, the id of 
 the last one of the page before was raised and its id, and ``limit``.
 """
 
+requester: Query[[UUID], str | None] = _SQL.value("requester")
+"""Return who created the task of an alert; None if no user did, or there is no such alert."""
+
 change: Query[[UUID, bool | None, str, int | None, int], bool] = _SQL.finds("change")
 """Acknowledge an alert, or take that back, and silence it; False if there is none.
 

@@ -10,17 +10,20 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from node.api.events import visible_events
+from node.journal.events import Event
 from node.model import times
 from node.model.alerts import RunEvidence, rules_of
 from node.model.ids import TaskId, run_id
 from node.model.outcome import Judgement
+from node.model.principals import Principal, PrincipalKind, Role
 from node.model.wire.tasks import Schedule
 from node.store import alerts, runs
 from node.store.runs import KeptPart
 from tests.conftest import NewDatabase
 from tests.integration.test_webhooks import Receiver, add, receiver, tell
 from tests.support.clocks import START, ManualClock
-from tests.support.served_nodes import Asker, asker
+from tests.support.served_nodes import Asker, asker, give_token, user
 from tests.support.worlds import World, introduction
 
 __all__ = ("receiver",)
@@ -140,6 +143,25 @@ def test_a_run_that_changes_nothing_needs_no_query() -> None:
     assert not alerts.is_calm(remembered, rules, bad)
     assert not alerts.is_calm(None, rules, calm)
     assert not alerts.is_calm([{"loss.forward": ".."}, [], []], rules, calm)
+
+
+async def test_a_user_with_the_role_run_has_the_alerts_of_their_own_tasks(
+    a: Asker, clock: ManualClock
+) -> None:
+    """Alerts of others are in no list, at no id, in no stream, and are silenced by nobody else."""
+    await _measure(a, clock, 0.06, 0.06)
+    [alert] = await _listed(a)
+    path, silenced = f"/v1/alerts/{alert['id']}", {"acknowledged": True}
+    seen = Event(1, "alert", {"id": alert["id"], "task": str(TASK), "state": "raised"}, START)
+    for label, own in (("alice", 1), ("bob", 0)):
+        await give_token(a.node, f"of {label}", label, Role.RUN)
+        async with user(a, f"of {label}") as asking:
+            assert len(await _listed(asking)) == own
+            assert len(await _listed(asking, f"?state=raised,over&task={TASK}&mesh=lab")) == own
+            assert (await asking.ask("GET", path))[0] == (200 if own else 403)
+            assert (await asking.ask("PATCH", path, silenced))[0] == (200 if own else 403)
+        principal = Principal(PrincipalKind.TOKEN, label, Role.RUN)
+        assert len(await visible_events(a.node, principal, [seen])) == own
 
 
 async def test_a_task_that_is_over_has_no_raised_alerts(a: Asker, clock: ManualClock) -> None:

@@ -43,6 +43,9 @@ WHERE
 ORDER BY alert.raised_at DESC, alert.id DESC
 LIMIT $8;
 
+-- requester --
+SELECT task.requester FROM alert INNER JOIN task ON alert.task_id = task.id WHERE alert.id = $1;
+
 -- change --
 UPDATE alert
 SET
