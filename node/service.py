@@ -371,7 +371,7 @@ class NodeService:
             self.foreign,
         )
         self.directory_files = DirectoryFiles(
-            core, self.directory, self.registration, self.peer_monitor
+            core, self.directory, self.registration, self.peer_monitor, self.foreign_targets
         )
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:

@@ -73,6 +73,7 @@ _RATE = "mbps"
 Way = tuple[Asker, Role]
 _FOREIGN_TARGET: Way = (Asker.NODE, Role.TARGET)
 _MOVED: Way = (Asker.NODE, Role.PEER)
+_INTRODUCED: Way = (Asker.PUBLISHER, Role.PEER)
 _OF_USERS = "tasks of users with the role run"
 
 LOOK_UPS_MAX = 64
@@ -308,6 +309,17 @@ class ForeignTargets:
     def session_to_moved(self) -> aiohttp.ClientSession:
         """Return the session by which a node is asked that says it has moved."""
         return judging_session(*_MOVED, self._rules_of_moves())
+
+    def introduced_refusal(self, url: str) -> Reason | None:
+        """Return why a node of a directory is not asked at this URL; None as :meth:`moved_refusal`.
+
+        Who has made the directory has chosen the URL, and not the owner who introduces it.
+        """
+        return ways_out.url_refusal(*_INTRODUCED, url, self._rules_of_moves())
+
+    def session_to_introduced(self) -> aiohttp.ClientSession:
+        """Return the session by which a node of a directory is asked."""
+        return judging_session(*_INTRODUCED, self._rules_of_moves())
 
     def _rules_of_moves(self) -> TargetRules:
         """Return the rules; where all nodes are on loopback, as in a lab, one may move there."""

@@ -46,7 +46,8 @@ class Asker(StrEnum):
     PUBLISHER = "publisher"
     """The publisher of a document that this host fetches, as far as that names other places.
 
-    The issuer is one, of the document that says where its keys are.
+    The issuer is one, of the document that says where its keys are, and so is whoever has made a
+    directory of nodes.
     """
 
 
@@ -116,7 +117,7 @@ WAYS: Final[Mapping[Role, Mapping[Asker, Reach]]] = MappingProxyType(
             Asker.OWNER: Reach.ANY,
             Asker.USER: Reach.NONE,
             Asker.NODE: Reach.NEIGHBOURS,
-            Asker.PUBLISHER: Reach.NONE,
+            Asker.PUBLISHER: Reach.NEIGHBOURS,
         },
     }
 )

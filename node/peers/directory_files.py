@@ -2,12 +2,16 @@
 
 A directory is trusted with nothing but names, URLs and keys. Each node in it is added as
 :class:`PeerRegistrar` adds one whose key was given: its card has to show that key, and that name.
+URLs are the word of who has made the directory, and lead to nothing that only this host reaches.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import aiohttp
 
 from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
 from node.model.naming import Described, normalised_word
@@ -43,13 +47,34 @@ _ABOUT = (
 _TO_ADD = frozenset({IntroductionState.ADDED, IntroductionState.CHANGED})
 
 
+class IntroductionRules(Protocol):
+    """Judges where a node of a directory is asked for its card."""
+
+    def introduced_refusal(self, url: str) -> str | None:
+        """Return why nothing is asked there on the word of a directory; None if it is."""
+        ...
+
+    def session_to_introduced(self) -> aiohttp.ClientSession:
+        """Return a session that connects to nothing but what is good for that word."""
+        ...
+
+
 class DirectoryFiles:
     """Signs directories of nodes, and introduces those of others to this node."""
 
     def __init__(
-        self, core: Core, directory: Directory, registration: PeerRegistrar, monitor: PeerMonitor
+        self,
+        core: Core,
+        directory: Directory,
+        registration: PeerRegistrar,
+        monitor: PeerMonitor,
+        places: IntroductionRules,
     ) -> None:
-        """``monitor`` looks whether a node that was added knows this one."""
+        """``monitor`` looks whether a node that was added knows this one.
+
+        ``places`` judges where nodes are asked for their cards.
+        """
+        self._places = places
         self._core = core
         self._directory = directory
         self._registration = registration
@@ -109,15 +134,21 @@ class DirectoryFiles:
     async def _add(self, introduced: IntroducedNode, places: asyncio.Semaphore) -> IntroducedNode:
         if introduced.state not in _TO_ADD:
             return introduced
-        addition = NodeAddition(url=introduced.url, identity=introduced.identity)
-        async with places:
+        url = introduced.url
+        if url is not None and (why := self._places.introduced_refusal(url)) is not None:
+            return _refused(introduced, why)
+        addition = NodeAddition(url=url, identity=introduced.identity)
+        async with places, self._places.session_to_introduced() as session:
             try:
-                await self._registration.add(addition, introduced.name)
+                await self._registration.add(addition, introduced.name, session)
                 await self._monitor.look_at(introduced.identity)
             except ParleyError as error:
-                refused = {"state": IntroductionState.REFUSED, "reason": error.detail}
-                return introduced.model_copy(update=refused)
+                return _refused(introduced, error.detail)
         return introduced
+
+
+def _refused(introduced: IntroducedNode, why: str) -> IntroducedNode:
+    return introduced.model_copy(update={"state": IntroductionState.REFUSED, "reason": why})
 
 
 def check_directory(directory: NodeDirectory) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import aiohttp
+
 from node.client.peers import Peers
 from node.model.errors import (
     Conflict,
@@ -36,10 +38,16 @@ class PeerRegistrar:
         self._peers = peers
         self._own = core.identity
 
-    async def add(self, addition: NodeAddition, name: str | None = None) -> KnownNode:
+    async def add(
+        self,
+        addition: NodeAddition,
+        name: str | None = None,
+        session: aiohttp.ClientSession | None = None,
+    ) -> KnownNode:
         """Fetch a node's card and pin its key; without a URL, pin the key and wait for its polls.
 
-        With a ``name``, a card with another one is refused.
+        With a ``name``, a card with another one is refused. The card is fetched by ``session``, if
+        the owner has not chosen the URL.
 
         :raises PeerError: the URL does not answer.
         :raises Conflict: the key or the name is not the expected one, or a word of the card is
@@ -50,7 +58,8 @@ class PeerRegistrar:
             return await self._add_fetching(addition.identity or "")
         if (identity := pscheduler_identity(addition.url)) is not None:
             return await self._add_foreign(identity)
-        card, lineage = await self._peers.card_and_lineage(addition.url, addition.identity)
+        peers = self._peers if session is None else self._peers.with_session(session)
+        card, lineage = await peers.card_and_lineage(addition.url, addition.identity)
         if addition.identity not in (None, card.identity, lineage.key):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
             raise Conflict(msg)

@@ -43,9 +43,9 @@ NAMES = re.compile(
 """Names that are ways out, as they are called where they are defined: others' and our own."""
 METHODS = frozenset(
     {
-        "card", "create_connection", "create_datagram_endpoint", "create_unix_connection",
-        "getaddrinfo", "getnameinfo", "sock_connect", "sock_sendto", "subprocess_exec",
-        "subprocess_shell",
+        "card", "card_and_lineage", "create_connection", "create_datagram_endpoint",
+        "create_unix_connection", "getaddrinfo", "getnameinfo", "sock_connect", "sock_sendto",
+        "subprocess_exec", "subprocess_shell",
     }
 )  # fmt: skip
 """Methods whose call is a way out, whatever it is called on; ``card`` fetches one from a URL."""
@@ -92,7 +92,10 @@ TARGETS = "node/execution/targets.py:checked_part"
 WAYS_OUT: dict[str, Way] = {
     PROGRAMS: Way("target, participant", "lead, user, owner", TARGETS),
     "node/execution/targets.py": Way(
-        "name", "lead, user", "node/model/ways_out.py:refusal", at="_resolve session_to_moved"
+        "name",
+        "lead, user",
+        "node/model/ways_out.py:refusal",
+        at="_resolve session_to_introduced session_to_moved",
     ),
     "node/runtime/opt_outs.py": Way("name server", "owner", at="module"),
     "node/runtime/resolver.py": Way(
@@ -161,12 +164,15 @@ WAYS_OUT: dict[str, Way] = {
     "node/execution/trial.py": Way("this host", "owner", at="_free_port _is_free _try_part"),
     "node/execution/process.py": Way("this host", "owner", at="module"),
     "node/cli/open.py": Way("node's API", "owner", at="module"),
-    "node/client/peers.py": Way("peer", "owner", at="lives_at"),
+    "node/client/peers.py": Way("peer", "owner", at="card lives_at"),
     "node/journal/webhooks.py": Way("webhook", "owner", "node/model/ways_out.py:WAYS", at="_post"),
     "node/peers/announcer.py": Way(
         "peer", "node", "node/execution/targets.py:moved_refusal", at="_try_move"
     ),
     "node/peers/monitor.py": Way("peer", "owner", at="_look"),
+    "node/peers/registration.py": Way(
+        "peer", "owner, publisher", "node/execution/targets.py:introduced_refusal", at="add"
+    ),
     "node/pscheduler/api/status.py": Way(
         "target", "user", "node/execution/targets.py:probed_address", at="mtu_safe"
     ),

@@ -15,9 +15,11 @@ from structlog.testing import capture_logs
 from node.model import times
 from node.model.announcement import Announcement
 from node.model.errors import MovedAway, NotAllowed
+from node.model.wire.directories import DirectoryEntry, DirectoryRequest, IntroductionState
 from node.model.wire.participants import ConfirmationAnswer
 from node.store import nodes
 from node.store.database import Notice
+from node.trust.keys import NodeKey
 from node.trust.statements import StatementKind, sign_statement
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
@@ -178,3 +180,29 @@ async def test_every_process_of_a_node_ends_once_one_has_heard_of_it(pair: Pair)
     assert node.announcer.ended.is_set()
     with pytest.raises(MovedAway):
         await node.ask_others()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://169.254.169.254", "the metadata service of a cloud"),
+        ("https://[fe80::1]:8642", "a link-local address"),
+        ("http://0.0.0.0:6379", "an address of this host itself"),
+        ("http://inner.example:6379", "its name cannot be resolved"),
+    ],
+)
+async def test_a_directory_leads_to_nothing_inside(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, url: str, kind: str
+) -> None:
+    """The maker of a directory has nothing asked that only the host of its reader reaches."""
+
+    def found(_: str, port: int, *__: object, **___: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.9.9", port))]
+
+    entry = DirectoryEntry(name="c", url=url, identity=NodeKey.generate().identity)
+    made = await pair.b.directory_files.make(DirectoryRequest(nodes=(entry,)))
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    report = await pair.a.node.directory_files.introduce(made, dry_run=False)
+    [refused] = [each for each in report.nodes if each.name == "c"]
+    assert refused.state is IntroductionState.REFUSED
+    assert kind in (refused.reason or "")
