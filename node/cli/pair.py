@@ -194,17 +194,25 @@ def _measurement_record(
 
 
 def _figures(finished: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """Yield each figure of runs in their order: the latest value, the median, and the range."""
+    """Yield each figure of runs in their order: the latest value, the median, and the range.
+
+    The latest value is that of the last run, and None if that has none.
+    """
     courses: dict[tuple[str, ...], list[float]] = {}
+    latest: dict[tuple[str, ...], float] = {}
     for run in finished:
-        for each in run["metrics"]:
-            key = (each["name"], each["unit"], *each["labels"].values())
-            courses.setdefault(key, []).append(each["value"])
-    for (name, unit, *labels), values in courses.items():
+        latest = {
+            (each["name"], each["unit"], *each["labels"].values()): each["value"]
+            for each in run["metrics"]
+        }
+        for key, value in latest.items():
+            courses.setdefault(key, []).append(value)
+    for key, values in courses.items():
+        name, unit, *labels = key
         yield {
             "name": ".".join((name, *labels)),
             "unit": unit,
-            "latest": values[-1],
+            "latest": latest.get(key),
             "median": median(values),
             "least": min(values),
             "greatest": max(values),
@@ -237,6 +245,8 @@ def _figure_name(figure: Record) -> str:
 
 def _values(figure: Record) -> list[str]:
     return [
-        figure_text(figure["name"].partition(".")[0], figure["unit"], figure[which])
+        "-"
+        if figure[which] is None
+        else figure_text(figure["name"].partition(".")[0], figure["unit"], figure[which])
         for which in ("latest", "median", "least", "greatest")
     ]

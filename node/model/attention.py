@@ -57,9 +57,9 @@ def attention(condition: Condition) -> list[Attention]:
         *_readiness_attention(condition.readiness),
         *_database_attention(condition.database),
         *_lead_attention(condition.leads, condition.lease, condition.readiness.leads),
-        *_clock_attention(condition.clock, condition.error_limit),
         *_outcome_attention(condition.outcomes),
         *(_peer_attention(peer) for peer in condition.peers_away),
+        *_clock_attention(condition.clock, condition.error_limit),
         *_backlog_attention(condition.backlog),
         *(
             Attention(subject="node", what=text, command=SEE_NODE)

@@ -1,12 +1,29 @@
 // The list of causes for which runs had no result, each with its runs folded behind it.
 
 import { byCause } from "./causes.js";
-import { element } from "./dom.js";
+import { element, icon } from "./dom.js";
 import { headlineOf, runBadge, ticking } from "./parts.js";
 import { hrefOf } from "./place.js";
 import { readable } from "./words.js";
 
 const RUNS_SHOWN = 30;
+
+const ASKED_MOST = 100;
+
+/** Returns the sentences on what is common to what fails now, of some tasks; none to those who see their own tasks only. */
+export async function commonCauses(api, caller, tasks = []) {
+  const { role } = caller ?? (await api.get("/v1/tokens/self"));
+  if (role === "run") return [];
+  const query = tasks.length ? `?task=${tasks.slice(0, ASKED_MOST).join()}` : "";
+  const { causes } = await api.get(`/v1/outcomes${query}`);
+  return causes.map(({ sentence }) => sentence);
+}
+
+/** Returns the sentences on what is common to what fails, as they are listed first; null if there are none. */
+export function commonList(sentences, now) {
+  if (!sentences.length) return null;
+  return element("ul", { class: "attention" }, sentences.map((sentence) => element("li", { class: "missed" }, icon("alert"), readable(sentence, now))));
+}
 
 /** Returns the causes of runs, the most frequent first; those whose keys are in `open` are unfolded. */
 export function causeList(entries, open, now, { shown = 20 } = {}) {

@@ -25,18 +25,36 @@ export function wordsOf(name) {
  * Formats a value with its unit: 941300000 bit/s is "941 Mb/s", 0.0125 of 1 is "1.25 %", a status of 200 is "200".
  * @param {number} value
  * @param {string} unit
+ * @param {number} [precision] of how many digits
  */
-export function valueText(value, unit) {
-  if (unit === "1") return value > 1 ? digits(value) : `${digits(100 * value)} %`;
-  if (unit !== "bit/s") return `${digits(value)} ${unit}`;
+export function valueText(value, unit, precision = 3) {
+  if (unit === "1") return value > 1 ? digits(value, precision) : `${digits(100 * value, precision)} %`;
+  if (unit !== "bit/s") return `${digits(value, precision)} ${unit}`;
   const [factor, prefix] = /** @type {[number, string]} */ (PREFIXES.find(([least]) => value >= least) ?? [1, ""]);
-  return `${digits(value / factor)} ${prefix}b/s`;
+  return `${digits(value / factor, precision)} ${prefix}b/s`;
 }
 
-/** @param {number} value */
-function digits(value) {
-  const whole = Math.abs(value) >= 1000;
-  return whole ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
+/**
+ * @param {number} value
+ * @param {number} precision
+ */
+function digits(value, precision) {
+  const whole = Math.abs(value) >= 1000 && precision <= 3;
+  return whole ? String(Math.round(value)) : String(Number(value.toPrecision(precision)));
+}
+
+const PRECISION_MOST = 9;
+
+/**
+ * Formats the values of an axis with as many digits as tell them apart.
+ * @param {number[]} values
+ * @param {string} unit
+ */
+export function tickTexts(values, unit) {
+  const texts = (/** @type {number} */ precision) => values.map((value) => valueText(value, unit, precision));
+  let precision = 3;
+  while (precision < PRECISION_MOST && new Set(texts(precision)).size < new Set(values).size) precision++;
+  return texts(precision);
 }
 
 /**

@@ -11,23 +11,65 @@ import { addressOf, hrefOf } from "./place.js";
 import { readable, stateOf } from "./words.js";
 
 export const MESHES_PATH = "/v1/meshes?limit=100";
-const PAIRS_MOST = 100_000;
+// Of so many pairs that are not good the list has the detail; those of other pairs are asked for when they are looked at.
+const DETAILED = 50;
+/** The judgements of a matrix of the API, by letter; capitals are doubtful. */
+const LETTERS = { g: "good", f: "fair", b: "bad", n: "no-answer", x: "failed", m: "missed", p: "not-planned", s: "stale", u: "unknown" };
 // Maximum number of figures and of causes that are told of a square.
 const FIGURES_MOST = 8;
 const CAUSES_MOST = 3;
 
-/** Fetches the pairs of a mesh page by page; calls `onPage(pairs, more)` with all that are there, and whether there are more. */
-export async function fetchMesh(api, name, onPage) {
-  const path = `/v1/meshes/${name}/pairs?limit=500`;
+/**
+ * Fetches the pairs of a mesh. Those of a large one are fetched in few words, a letter each, with the detail of the worst.
+ * @param {any} api
+ * @param {string} name
+ * @param {boolean} isLarge whether it was large before
+ * @returns {Promise<{ pairs: any[], isLarge: boolean }>}
+ */
+export async function fetchMesh(api, name, isLarge) {
+  if (!isLarge) {
+    const page = await api.get(`/v1/meshes/${name}/pairs?limit=500`);
+    if (page.next === null) return { pairs: page.items.map(whole), isLarge: false };
+  }
+  const { entries } = await api.get(`/v1/meshes/${name}/matrix`);
+  const pairs = entries.flatMap(pairsOf);
+  const worst = worstOf(pairs).slice(0, DETAILED);
+  const told = new Map((await fetchPairs(api, name, worst.map(({ key }) => key))).map((pair) => [pair.key, pair]));
+  for (const pair of worst) Object.assign(pair, told.get(pair.key));
+  return { pairs, isLarge: true };
+}
+
+/** Fetches all that is known of some pairs of a mesh. */
+export async function fetchPairs(api, name, keys) {
+  if (!keys.length) return [];
+  const page = await api.get(`/v1/meshes/${name}/pairs?key=${keys.map(encodeURIComponent).join()}`);
+  return page.items.map(whole);
+}
+
+// The list of pairs finds them by their ids.
+const whole = (pair) => ({ ...pair, id: pair.key, isWhole: true });
+
+/** Returns the pairs of an entry of a matrix of the API, each as far as its letter tells. */
+function pairsOf({ name, test, sources, dests, rows }) {
   const pairs = [];
-  let next = null;
-  do {
-    const page = await api.get(next ? `${path}&cursor=${encodeURIComponent(next)}` : path);
-    // The list of pairs finds them by their ids.
-    for (const pair of page.items) pairs.push({ ...pair, id: pair.key });
-    next = page.next;
-    if (!onPage(pairs, next !== null)) return;
-  } while (next && pairs.length < PAIRS_MOST);
+  for (const [row, letters] of rows.entries()) {
+    for (let column = 0; column < letters.length; column++) {
+      const letter = letters[column];
+      if (letter === ".") continue;
+      const small = letter.toLowerCase();
+      const key = `${name}/${sources[row]}/${dests[column]}`;
+      const outcome = { judgement: LETTERS[small] ?? "not-planned", reason: null };
+      pairs.push({ id: key, key, test, source: sources[row], dest: dests[column], state: small === "r" ? "refused" : "active", outcome, isDoubtful: letter !== small, latest: null, thresholds: {} });
+    }
+  }
+  return pairs;
+}
+
+/** Returns the pairs that are not good, the worst first. */
+function worstOf(pairs) {
+  const ranked = pairs.map((pair) => ({ pair, look: lookOf(pair) })).filter(({ look }) => look !== "good");
+  ranked.sort((one, other) => badnessOf(one.look) - badnessOf(other.look) || (one.pair.key < other.pair.key ? -1 : 1));
+  return ranked.map(({ pair }) => pair);
 }
 
 /** Draws the list of meshes. */
@@ -62,7 +104,8 @@ export class MeshPicture {
   #legend = element("ul", { class: "legend squares", "aria-label": "Legend" });
   #matrices = element("div", { class: "matrices" });
   #list = element("div", { id: "mesh-list" });
-  #rest = element("p", { class: "hint" });
+  #more = element("p", { class: "hint" });
+  #ask;
   /** @type {any[]} */
   #pairs = [];
   #scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -70,18 +113,19 @@ export class MeshPicture {
   /** @type {Map<string, EntryPicture>} */
   #entries = new Map();
 
-  /** @param {Element} box @param {() => number} now */
-  constructor(box, now) {
+  /** @param {Element} box @param {() => number} now @param {(keys: string[]) => Promise<any[]>} ask fetches all of some pairs */
+  constructor(box, now, ask) {
     this.#box = box;
     this.#now = now;
+    this.#ask = ask;
     this.#scheme.addEventListener("change", this.#recolour);
   }
 
-  /** Shows pairs; `more` says that others follow. */
-  show(pairs, more) {
+  /** Shows pairs. */
+  show(pairs) {
     if (!this.#matrices.isConnected) {
       const heading = element("h3", {}, "What is not good, the worst first");
-      this.#box.replaceChildren(this.#legend, this.#matrices, this.#rest, element("section", { class: "found" }, heading, this.#list));
+      this.#box.replaceChildren(this.#legend, this.#matrices, element("section", { class: "found" }, heading, this.#list, this.#more));
     }
     const entries = grouped(pairs);
     for (const [name, picture] of this.#entries) {
@@ -90,23 +134,22 @@ export class MeshPicture {
       this.#entries.delete(name);
     }
     for (const name of [...entries.keys()].sort()) {
-      const known = this.#entries.get(name) ?? new EntryPicture(name, this.#now);
+      const known = this.#entries.get(name) ?? new EntryPicture(name, this.#now, this.#ask);
       this.#entries.set(name, known);
       if (!known.section.isConnected) this.#matrices.append(known.section);
       known.show(entries.get(name));
     }
     if (!pairs.length) this.#matrices.replaceChildren(element("p", { class: "empty" }, "No pair has measured yet."));
-    this.#rest.textContent = more ? `${pairs.length} pairs so far …` : "";
     this.#pairs = pairs;
     this.#drawLegend();
-    if (!more) this.#drawList(pairs);
+    this.#drawList(pairs);
   }
 
   #drawLegend() {
     const pairs = this.#pairs;
     const counts = new Map();
     for (const pair of pairs) counts.set(lookOf(pair), (counts.get(lookOf(pair)) ?? 0) + 1);
-    const doubtful = pairs.filter(({ latest }) => latest?.verdict && latest.verdict !== "clean").length;
+    const doubtful = pairs.filter(isDoubtful).length;
     const colours = coloursOf(this.#box);
     const looks = Object.keys(LOOKS).filter((look) => counts.has(look));
     const items = looks.map((look) => element("li", {}, swatch(look, colours), element("b", {}, String(counts.get(look))), LOOKS[look].word));
@@ -116,10 +159,10 @@ export class MeshPicture {
 
   #drawList(pairs) {
     const now = this.#now();
-    const ranked = pairs.map((pair) => ({ pair, rank: badnessOf(lookOf(pair)) })).filter(({ pair }) => lookOf(pair) !== "good");
-    ranked.sort((one, other) => one.rank - other.rank || (one.pair.key < other.pair.key ? -1 : 1));
-    const wrong = ranked.map(({ pair }) => pair);
-    drawTable(this.#list, wrong, {
+    const wrong = worstOf(pairs);
+    const told = wrong.filter(({ isWhole }) => isWhole);
+    this.#more.textContent = told.length < wrong.length ? `These are ${told.length} of ${wrong.length}; the squares have the others.` : "";
+    drawTable(this.#list, told, {
       caption: "Pairs that are not good",
       columns: ["Outcome", "Pair", "Why", "Delivered", "Last result"],
       empty: () => ["Every pair is good."],
@@ -161,10 +204,20 @@ const whyOf = ({ outcome }, now) => readable(outcome?.reason ?? "", now);
 
 const deliveryOf = ({ due, delivered }) => (due ? `${delivered} of ${due}` : "nothing due");
 
+/** How long a square is rested on before all of its pair is asked for. */
+const REST_MS = 120;
+
+/** The looks of pairs whose newest slot was measured. */
+const MEASURED = new Set(["good", "fair", "bad", "no-answer"]);
+
+const isDoubtful = ({ isDoubtful: told, latest }) => Boolean(told || (latest?.verdict && latest.verdict !== "clean"));
+
 /** The matrix of an entry of the mesh file. */
 class EntryPicture {
   #name;
   #now;
+  #ask;
+  #asking = "";
   /** @type {Matrix | null} */
   #matrix = null;
   #figure = "";
@@ -179,9 +232,10 @@ class EntryPicture {
   #opened = null;
   section = element("section", { class: "found" }, this.#heading);
 
-  constructor(name, now) {
+  constructor(name, now, ask) {
     this.#name = name;
     this.#now = now;
+    this.#ask = ask;
   }
 
   show(pairs) {
@@ -197,6 +251,8 @@ class EntryPicture {
       this.section.append(this.#matrix.box, this.#detail, this.#hint);
     }
     this.#hint.textContent = thresholdSentences(pairs, names, this.#figure);
+    const opened = pairs.find(({ key }) => key === this.#opened);
+    if (opened) this.#fill(opened);
     if (this.#opened) this.#drawDetail();
   }
 
@@ -238,7 +294,10 @@ class EntryPicture {
         }
         return cells[row][column];
       },
-      tell: (row, column) => this.#tell(pairAt(row, column)),
+      tell: (row, column) => {
+        this.#fill(pairAt(row, column));
+        return this.#tell(pairAt(row, column));
+      },
       open: (row, column) => {
         this.#opened = pairAt(row, column).key;
         this.#drawDetail();
@@ -248,9 +307,24 @@ class EntryPicture {
     };
   }
 
+  // Asks for all of a pair of which only a letter is known, once somebody rests on it.
+  async #fill(pair) {
+    this.#asking = pair.key;
+    if (pair.isWhole) return;
+    await new Promise((resolve) => setTimeout(resolve, REST_MS));
+    if (this.#asking !== pair.key || pair.isWhole || !this.section.isConnected) return;
+    const [found] = await this.#ask([pair.key]).catch(() => []);
+    if (!found) return;
+    Object.assign(pair, found);
+    this.#matrix?.show(this.#content());
+    if (this.#opened === pair.key) this.#drawDetail();
+  }
+
+  // A value of a run before the newest one is none of now.
   #cellOf(pair) {
-    const value = pair.latest?.metrics.find(({ name }) => name === this.#figure);
-    return { look: lookOf(pair), text: value ? valueText(value.value, value.unit) : "", isDoubtful: Boolean(pair.latest?.verdict) && pair.latest.verdict !== "clean" };
+    const look = lookOf(pair);
+    const value = MEASURED.has(look) ? pair.latest?.metrics.find(({ name }) => name === this.#figure) : null;
+    return { look, text: value ? valueText(value.value, value.unit) : "", isDoubtful: isDoubtful(pair) };
   }
 
   #tell(pair) {
@@ -261,11 +335,11 @@ class EntryPicture {
     const metrics = (latest?.metrics ?? []).slice(0, FIGURES_MOST);
     const missing = pair.due > pair.delivered ? causes.slice(0, CAUSES_MOST).map(({ cause, count }) => element("li", {}, `${count} × ${cause}`)) : [];
     return [
-      element("p", {}, outcomeBadge(lookOf(pair)), " ", element("b", {}, source === dest ? source : `${source} → ${dest}`), latest ? [" ", ticking("age", Date.parse(latest.ends_at), now)] : " no result yet"),
+      element("p", {}, outcomeBadge(lookOf(pair)), " ", element("b", {}, source === dest ? source : `${source} → ${dest}`), latest ? [" ", ticking("age", Date.parse(latest.ends_at), now)] : pair.isWhole ? " no result yet" : " …"),
       why ? element("p", { class: "reason" }, why) : null,
       metrics.length ? element("ul", { class: "figures" }, metrics.map((metric) => element("li", {}, figureText(metric)))) : null,
       latest ? doubt(latest.verdict, [], now) : null,
-      element("p", {}, pair.due ? `${deliveryOf(pair)} delivered in 24 h` : "nothing due in 24 h"),
+      pair.isWhole ? element("p", {}, pair.due ? `${deliveryOf(pair)} delivered in 24 h` : "nothing due in 24 h") : null,
       missing.length ? element("ul", {}, missing) : null,
       back ? element("p", {}, outcomeBadge(lookOf(back)), ` ${dest} → ${source} `, this.#cellOf(back).text) : null,
     ].filter((each) => each !== null);
@@ -298,7 +372,9 @@ class EntryPicture {
 const endsOf = (pairs, end) => [...new Set(pairs.map((pair) => pair[end]))].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
 
 // Pairs of one entry have the same thresholds, unless the file was changed and not applied to all.
-function thresholdSentences(pairs, names, shown) {
+function thresholdSentences(every, names, shown) {
+  const pairs = every.filter(({ isWhole }) => isWhole);
+  if (!pairs.length) return "";
   const written = pairs.find(({ thresholds }) => Object.keys(thresholds).length)?.thresholds ?? {};
   const unitOf = (name) => pairs.flatMap(({ latest }) => latest?.metrics ?? []).find((metric) => metric.name === name.split(".")[0])?.unit ?? "1";
   const told = Object.entries(written).map(([name, threshold]) => `${wordsOf(name)} ${thresholdWords(threshold, unitOf(name))}`);

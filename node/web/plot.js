@@ -1,7 +1,7 @@
 // Plots by uPlot, which is loaded when one is first drawn: figures over time, and histograms.
 
 import { element } from "./dom.js";
-import { summaryOf, valueText } from "./figures.js";
+import { summaryOf, tickTexts, valueText } from "./figures.js";
 import { momentOf, shortTimeOf, dateOf } from "./words.js";
 
 const HEIGHT = 230;
@@ -105,7 +105,7 @@ export function plot(box, { course, bands, lost, from, to, shown = null }, { now
     scales: { x: { range: (_, low, high) => (low === high || high === null ? [from / 1000, to / 1000] : [low, high]), min: from / 1000, max: to / 1000 }, y: { range: (_, low, high) => rangeOf(low, high) } },
     axes: [
       { ...axis, size: 48, space: 96, values: (_, splits) => splits.map((_at, index) => tickText(splits, index)) },
-      { ...axis, size: 78, values: (_, splits) => splits.map((value) => valueText(value, course.unit)) },
+      { ...axis, size: 78, values: (_, splits) => tickTexts(splits, course.unit) },
     ],
     legend: { live: true },
     series: [
@@ -151,7 +151,7 @@ export function plotHistogram(box, lines, label) {
   return keep(box, label, [bounds, ...data], (colour, axis) => ({
     scales: { x: { time: false }, y: { range: (_, _low, high) => [0, (high ?? 1) * 1.1] } },
     axes: [
-      { ...axis, values: (_, splits) => splits.map((value) => valueText(value, "ms")) },
+      { ...axis, values: (_, splits) => tickTexts(splits, "ms") },
       { ...axis, size: 60, values: (_, splits) => splits.map((value) => (Number.isInteger(value) ? String(value) : "")) },
     ],
     series: [

@@ -2,7 +2,7 @@
 
 import { may } from "./actions.js";
 import { element } from "./dom.js";
-import { drawMeshes, fetchMesh, MeshPicture, MESHES_PATH } from "./mesh.js";
+import { drawMeshes, fetchMesh, fetchPairs, MeshPicture, MESHES_PATH } from "./mesh.js";
 import { place } from "./place.js";
 import { setCall, setHeading } from "./view-frame.js";
 
@@ -11,7 +11,7 @@ export function open(box, { api, model, actions, caller, tools }) {
   const offer = () => (button.hidden = !may(caller(), "run"));
   tools.replaceChildren(button);
   offer();
-  /** @type {{ name: string, picture: MeshPicture } | null} */
+  /** @type {{ name: string, isLarge: boolean, picture: MeshPicture } | null} */
   let shown = null;
   const close = () => {
     shown?.picture.close();
@@ -19,20 +19,16 @@ export function open(box, { api, model, actions, caller, tools }) {
   };
 
   async function drawOne(name) {
-    const here = () => place().mesh === name && box.isConnected;
-    const first = shown?.name !== name;
-    await fetchMesh(api, name, (pairs, more) => {
-      if (!here()) return false;
-      setHeading(`Mesh ${name}`);
-      setCall(`/v1/meshes/${name}/pairs`);
-      if (shown?.name !== name) {
-        close();
-        shown = { name, picture: new MeshPicture(box, () => model.now()) };
-      }
-      // What is shown whole stays whole: only at first its pages are shown as they come.
-      if (!more || first) shown?.picture.show(pairs, more);
-      return true;
-    });
+    const known = shown;
+    const { pairs, isLarge } = await fetchMesh(api, name, known !== null && known.name === name && known.isLarge);
+    if (place().mesh !== name || !box.isConnected) return;
+    setHeading(`Mesh ${name}`);
+    setCall(`/v1/meshes/${name}/${isLarge ? "matrix" : "pairs"}`);
+    const ask = (keys) => fetchPairs(api, name, keys);
+    if (shown?.name !== name) close();
+    const picture = shown?.picture ?? new MeshPicture(box, () => model.now(), ask);
+    shown = { name, isLarge, picture };
+    picture.show(pairs);
   }
   async function drawAll() {
     const { items } = await api.get(MESHES_PATH);

@@ -1,6 +1,6 @@
 // The view of a pair: every test between two ends over time, in both directions.
 
-import { causeList } from "./cause-list.js";
+import { causeList, commonCauses, commonList } from "./cause-list.js";
 import { element } from "./dom.js";
 import { courseOf, figuresOf, valueText, wordsOf } from "./figures.js";
 import { drawTable } from "./lists.js";
@@ -20,7 +20,7 @@ const TASKS_MOST = 2_000;
 const RUNS_MOST = 4_000;
 const LISTED = 50;
 
-export function open(box, { api, model, tools }) {
+export function open(box, { api, model, caller, tools }) {
   // The figure that is shown of each test.
   const chosen = new Map();
   /** @type {(() => void)[]} */
@@ -37,7 +37,8 @@ export function open(box, { api, model, tools }) {
 
   async function fetch() {
     const { source, dest, span } = place();
-    const tasks = await all(api, TASKS_PATH, TASKS_MOST);
+    const words = source && dest ? `&q=${encodeURIComponent(`${source} ${dest}`)}` : "";
+    const tasks = await all(api, TASKS_PATH + words, TASKS_MOST);
     // The heading is that of another view if the reader has gone on meanwhile.
     if (!box.isConnected) return undefined;
     if (!source || !dest) return drawPairs(pairsOf(tasks));
@@ -46,8 +47,10 @@ export function open(box, { api, model, tools }) {
     const from = to - hours * HOUR;
     const own = tasks.map((task) => ({ ...task, ends: endsOf(task) })).filter(({ ends }) => ends?.includes(source) && ends.includes(dest) && ends[0] !== ends[1]);
     const found = await Promise.all(own.map((task) => all(api, runsPath(task, from), RUNS_MOST).then((runs) => runs.map((run) => runOf(run, task)))));
+    const wrong = own.filter((_, index) => found[index].some(isTrouble)).map(({ id }) => id);
+    const common = wrong.length ? await commonCauses(api, caller(), wrong) : [];
     if (place().source !== source || place().dest !== dest) return undefined;
-    return drawPair(found.flat(), { source, dest, from, to, span: span ?? "24 h", own });
+    return drawPair(found.flat(), { common, source, dest, from, to, span: span ?? "24 h", own });
   }
 
   function drawPairs(pairs) {
@@ -68,11 +71,11 @@ export function open(box, { api, model, tools }) {
     });
   }
 
-  function drawPair(runs, { source, dest, from, to, span, own }) {
+  function drawPair(runs, { common, source, dest, from, to, span, own }) {
     setHeading(`${source} ⇄ ${dest}`);
     setCall(`/v1/runs?participant=${encodeURIComponent(source)}&target=${encodeURIComponent(dest)}`);
     drawTools({ source, dest, span });
-    const next = JSON.stringify([source, dest, span, runs.map(({ id, state }) => id + state), [...chosen]]);
+    const next = JSON.stringify([source, dest, span, common, runs.map(({ id, state }) => id + state), [...chosen]]);
     if (next === signature) return undefined;
     signature = next;
     const open = new Set([...box.querySelectorAll("details[open][data-key]")].map(({ dataset }) => dataset.key));
@@ -80,7 +83,7 @@ export function open(box, { api, model, tools }) {
     const tests = [...new Set(runs.map(({ test }) => test))].sort();
     const made = tests.map((test) => testSection(runs.filter((run) => run.test === test), { test, from, to, open }));
     const none = element("p", { class: "empty" }, own.length ? `None of its ${own.length} tasks measured in ${span}.` : "No task measures this pair.");
-    box.replaceChildren(...(made.length ? made.map(({ section }) => section) : [none]));
+    box.replaceChildren(...[commonList(common, model.now()), ...(made.length ? made.map(({ section }) => section) : [none])].filter((each) => each !== null));
     return Promise.all(made.map(({ draw }) => draw()));
   }
 

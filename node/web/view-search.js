@@ -1,6 +1,6 @@
 // The view "Why": what words find among runs, tasks and nodes, and what did not take place, by cause.
 
-import { causeList } from "./cause-list.js";
+import { causeList, commonCauses, commonList } from "./cause-list.js";
 import { byId, element } from "./dom.js";
 import { drawRuns, RUN_FIELDS } from "./lists.js";
 import { listEntryOf } from "./model.js";
@@ -20,7 +20,7 @@ const AHEAD_SHOWN = 10;
 const LINKS_SHOWN = 24;
 const NONE = { items: [], next: null };
 
-export function open(box, { api, model, tools }) {
+export function open(box, { api, model, caller, tools }) {
   const spans = Object.keys(SPANS).map((words) => element("button", { type: "button", click: () => adjust({ span: words }) }, words));
   tools.replaceChildren(element("div", { class: "spans", role: "group", "aria-label": "How far back" }, spans));
   return {
@@ -30,7 +30,7 @@ export function open(box, { api, model, tools }) {
       const asked = askedOf(place());
       if (document.activeElement !== byId("search-field")) byId("search-field").value = asked.q;
       for (const each of spans) each.setAttribute("aria-pressed", String(each.textContent === asked.span));
-      const found = await ask(api, asked, model.now());
+      const found = await ask(api, caller(), asked, model.now());
       const now = askedOf(place());
       if (now.q !== asked.q || now.span !== asked.span || !box.isConnected) return;
       setHeading(asked.q ? `Why: ${asked.q}` : `Why: what had no result in ${asked.span}`);
@@ -47,12 +47,12 @@ function askedOf({ q, span }) {
 }
 
 // The node looks for the words among all runs of the span and all tasks; nodes, meshes and campaigns are few.
-async function ask(api, { q, span }, now) {
+async function ask(api, caller, { q, span }, now) {
   const [from, to] = [now - SPANS[span] * DAY, now].map((instant) => new Date(instant).toISOString());
   const words = q ? `&q=${encodeURIComponent(q)}` : "";
   const path = `/v1/runs?state=${OVER}&from=${from}&to=${to}${words}&limit=${RUNS_SHOWN}&fields=${RUN_FIELDS}`;
   const lost = api.get(`/v1/runs?outcome=${TROUBLE}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS}`);
-  if (!q) return { path, lost: await lost, runs: await api.get(path), ahead: NONE, tasks: NONE, named: [] };
+  if (!q) return { path, common: await commonCauses(api, caller), lost: await lost, runs: await api.get(path), ahead: NONE, tasks: NONE, named: [] };
   const quietly = (each) => api.get(each).then(({ items }) => items, () => []);
   const [runs, ahead, tasks, nodes, meshes, campaigns] = await Promise.all([
     api.get(path),
@@ -69,18 +69,19 @@ async function ask(api, { q, span }, now) {
   ];
   const wanted = q.toLowerCase().split(/\s+/u);
   const has = ({ kind, name }) => wanted.every((word) => `${kind} ${name}`.toLowerCase().includes(word));
-  return { path, lost: await lost, runs, ahead, tasks, named: named.filter(has) };
+  return { path, common: [], lost: await lost, runs, ahead, tasks, named: named.filter(has) };
 }
 
 function draw(box, found, { q, span }, model) {
-  const signature = JSON.stringify([q, span, found.lost, found.runs, found.ahead, found.tasks, found.named]);
+  const signature = JSON.stringify([q, span, found.common, found.lost, found.runs, found.ahead, found.tasks, found.named]);
   if (box.dataset.signature === signature) return;
   box.dataset.signature = signature;
-  const { lost, runs, ahead, tasks, named } = found;
+  const { common, lost, runs, ahead, tasks, named } = found;
   const open = new Set([...box.querySelectorAll("details[open][data-key]")].map(({ dataset }) => dataset.key));
   const parts = [
     q && (named.length || tasks.items.length) ? section("Places", places(named, tasks)) : null,
-    section(`Without a result in ${span}, by cause`, causesOf(lost, open, model.now())),
+    common.length ? section("Common to what fails now", commonList(common, model.now())) : null,
+    section(`Without a result, or with a bad one, in ${span}, by cause`, causesOf(lost, open, model.now())),
     ahead.items.length ? section("Running and ahead, the next first", runList(ahead, q, model)) : null,
     section(`Runs of the last ${span}, newest first`, runList(runs, q, model)),
   ];

@@ -116,6 +116,7 @@ class StandIn:
                 web.get("/v1/meshes", self._no_meshes),
                 web.get("/v1/tokens/self", self._caller),
                 web.get("/v1/status", self._status),
+                web.get("/v1/outcomes", self._outcomes),
                 web.get("/v1/events", self._stream),
             ]
         )
@@ -250,6 +251,9 @@ class StandIn:
 
     async def _no_meshes(self, _request: web.Request) -> web.Response:
         return _listed(())
+
+    async def _outcomes(self, _request: web.Request) -> web.Response:
+        return web.json_response({"judgements": {}, "causes": [], "apart": [], "apart_count": 0})
 
     async def _status(self, _request: web.Request) -> web.Response:
         return _found(

@@ -180,6 +180,14 @@ def test_each_thing_has_the_next_command(condition: Condition, what: str, comman
     assert told.command.startswith(command)
 
 
+def test_what_fails_comes_before_a_clock() -> None:
+    """People see first which node does not answer, and what they know for months after it."""
+    away = PeerAway(name="b", since=START, reason="no route")
+    clock = SOUND.clock.model_copy(update={"synchronised": False})
+    told = attention(replace(SOUND, peers_away=[away], clock=clock))
+    assert [each.subject for each in told] == ["nodes", "clock"]
+
+
 def test_a_silent_lead_is_not_told_twice() -> None:
     """If no lead plans, that is told, and not of each lead."""
     condition = replace(SOUND, readiness=replace(READY, leads=0), leads=[SILENT])

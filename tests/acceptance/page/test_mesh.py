@@ -7,9 +7,22 @@ import pytest
 from tests.acceptance.outsider import Outsider
 from tests.support.accessibility import violations
 from tests.support.browser import new_page
+from tests.support.mesh_day import MESH, MeshDay
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
+BOTH_WAYS = """(async () => {
+    const { fetchMesh } = await import('/web/mesh.js');
+    const { lookOf } = await import('/web/outcomes.js');
+    const headers = { Authorization: 'Bearer %s' };
+    const asked = [];
+    const get = async (path) => (asked.push(path), (await fetch(path, { headers })).json());
+    const shown = async (isLarge) => {
+        const { pairs } = await fetchMesh({ get }, '%s', isLarge);
+        return pairs.map((pair) => `${pair.key} ${lookOf(pair)}`).sort();
+    };
+    return [await shown(false), await shown(true), asked];
+})()"""
 MATRIX = "document.querySelector('#mesh-view .matrix canvas')"
 
 
@@ -48,3 +61,18 @@ async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
         await page.until("location.hash === '#view=pair&source=a&dest=b'")
         await page.until(f"document.querySelector('#pair-view a[href*=\"run={run['id']}\"]')")
         assert page.complaints() == []
+
+
+async def test_a_large_mesh_is_read_in_one_answer(browser: str, day: MeshDay) -> None:
+    """A letter for each pair tells what all of it tells; the rest is asked for some pairs only."""
+    async with new_page(browser) as page:
+        await page.open(f"{day.url}/#token={day.token}")
+        await page.until("document.querySelector('#views a')")
+        small, large, asked = await page.evaluate(BOTH_WAYS % (day.token, MESH))
+    assert small == large
+    assert len({line.split()[1] for line in large}) > 1
+    assert [path.partition("?")[0].rpartition("/")[2] for path in asked] == [
+        "pairs",
+        "matrix",
+        "pairs",
+    ]

@@ -100,6 +100,19 @@ def test_a_pair_has_each_direction_with_its_figures() -> None:
     assert PAIR.columns[2].text(here) == "1 of 1"
 
 
+def test_an_old_value_is_not_the_latest_one() -> None:
+    """A figure that the last run lacks has no latest value; tasks that fail name what is common."""
+    loss = {"name": "loss", "unit": "1", "value": 1.0, "labels": {}}
+    nothing = {"judgement": "no-answer", "code": "all-lost", "reason": "all packets were lost"}
+    dead = run(2, summary="no answer", metrics=[loss], outcome=nothing)
+    common = [{"sentence": "d: 6 of 6 tasks", "tasks": [{"task": dead["task"]}]}]
+    [pair] = pair_measurements([run(1), dead], common)
+    shown = {figure["name"]: (figure["latest"], figure["median"]) for figure in pair["figures"]}
+    assert shown == {"rtt_median_ms": (None, 1.0), "loss.forward": (None, 0.01), "loss": (1.0, 1.0)}
+    assert " ".join(pair_view(pair).splitlines()[3].split()) == "rtt median - 1 ms 1 ms 1 ms"
+    assert pair["common"] == ["d: 6 of 6 tasks"]
+
+
 def test_pieces_have_the_share_of_each_class() -> None:
     """Exclusive and normal runs never overlap, so their shares add up; free time is empty."""
     span = (START, START + 2 * HOUR, HOUR)
