@@ -305,13 +305,11 @@ class NodeService:
         )
 
     def _build_users(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build tokens and audit."""
         self.creation_gate = CreationGate(core.clock)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
 
     def _build_webhooks(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build the webhooks and their delivery."""
         self.webhooks = Webhooks(core, dependencies.new_id)
         self.webhook_outbox = Outbox(
             core.database,

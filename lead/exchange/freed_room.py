@@ -33,7 +33,6 @@ class FreedRoom:
     """Wakes what waits for room in campaigns, and seats that wait for time."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Wait for notifications."""
         self._database = database
         self._clock = clock
         self._campaigns: set[str] = set()

@@ -148,7 +148,6 @@ class Negotiator:
         limits: LeadLimits,
         displacement: CampaignDisplacement,
     ) -> None:
-        """Keep no state between two exchanges."""
         self._database = database
         self._clock = clock
         self._terms = terms

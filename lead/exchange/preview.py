@@ -639,7 +639,6 @@ class TaskPreviewer:
 
 
 def _asked_by(user: User | None, task: StoredTask) -> StoredTask:
-    """Return a drafted task as one that this user asks for."""
     if user is None:
         return task
     return replace(task, limit_user=user.token, limit_address=user.address, limit_bound=user.bound)

@@ -24,7 +24,6 @@ class TaskCounts:
     """The tasks of a list that count so far at participants, and for the rules of their user."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._there: Counter[_Key] = Counter()
         self._of_users: Counter[tuple[str | None, str | None]] = Counter()
 

@@ -46,7 +46,6 @@ class TakenQuotas:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing taken."""
         self._kept: dict[_Key, Counter[_Place]] = {}
         self._provisional: list[tuple[_Key, Counter[_Place]]] = []
 

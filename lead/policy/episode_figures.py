@@ -42,7 +42,6 @@ class Board:
     """By task, the candidates that are being placed: their outcome is not known yet."""
 
     def __init__(self, view: View) -> None:
-        """Create the figures of one view."""
         self.view = view
         self.candidates = view.candidates
         self.placed: list[PostedRun] = []
@@ -362,7 +361,6 @@ class PeakUse:
     """
 
     def __init__(self, span: Span) -> None:
-        """Begin without runs."""
         self._span = span
         self._changes: dict[str, list[tuple[int, int]]] = {}
 

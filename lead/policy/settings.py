@@ -239,7 +239,6 @@ def _others(value: Any) -> Any:
 
 
 def _node_order(value: Any) -> Any:
-    """Return the rule that orders nodes."""
     rules = {
         "last-available": select.LastAvailable(),
         "least-loaded": select.LeastLoaded(),

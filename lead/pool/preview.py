@@ -381,7 +381,6 @@ def _displaced(preview: PoolTaskPreview, name: str, impact: Impact) -> list[Disp
 
 
 def _seats(preview: PoolTaskPreview, number: int) -> list[PlannedSeat]:
-    """Return the seats of one of the terms."""
     term, account = preview.terms[number]
     groups = {n: group for group in preview.groups for n in group.seats} if number == 0 else {}
     empty = PlannedSeat(term=term.term.starts_at, until=term.term.ends_at, number=1, node=None)

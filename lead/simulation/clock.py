@@ -28,7 +28,6 @@ class SimulatedClock:
     """The time as one simulated node reads it. Instants are microseconds since 1970."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        """Create a clock without error."""
         self._loop = loop
         self._offset = START
         self._drift_ppm = 0

@@ -200,7 +200,6 @@ class Call:
     __slots__ = ("_awaited", "_outcome", "_work", "done")
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Send the statement."""
         self._work = work
         self._outcome: tuple[Any, BaseException | None] = (None, None)
         self.done = False
@@ -239,7 +238,6 @@ class Link:
     """A connection to a database of the simulation."""
 
     def __init__(self, path: str, database: str, user: str, settings: dict[str, str]) -> None:
-        """Connect over a socket."""
         self._loop = cast("Callable[[], _Loop]", _Loop)()
         self.connection: Connection = self._loop.run(
             asyncpg.connect(

@@ -170,7 +170,6 @@ def _rows_of_history(world: SimulatedWorld) -> dict[str, list[dict[str, Any]]]:
 
 
 def _round_row(world: SimulatedWorld) -> Sequence[int]:
-    """Return the row of ``round``."""
     nodes, now = world.scenario.nodes, START + world.loop.now
     grace = nodes.tend + nodes.part_grace + _UNDER_WAY
     return (

@@ -42,7 +42,6 @@ class Process:
     """A unit of failure: the tasks of one start of one service, which die together."""
 
     def __init__(self, name: str) -> None:
-        """Create a living process without tasks."""
         self.name = name
         self.alive = True
         self.fuse: int | None = None
@@ -143,7 +142,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     """
 
     def __init__(self) -> None:
-        """Create a loop at instant 0 without steps or timers."""
         self.now = 0
         self.faults: list[str] = []
         self._ready: deque[_Step] = deque()

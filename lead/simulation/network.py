@@ -90,8 +90,6 @@ class NetworkConditions:
 
 @dataclass
 class _Request(Generic[T]):
-    """A request in transit."""
-
     sender: Station
     receiver: Station
     what: str
@@ -105,7 +103,6 @@ class Network:
     def __init__(
         self, loop: VirtualLoop, conditions: NetworkConditions, rng: random.Random
     ) -> None:
-        """Create a network in which all hosts reach each other."""
         self.sent: Counter[str] = Counter()
         self.lost = 0
         self.cut: Counter[frozenset[str]] = Counter()
@@ -210,7 +207,6 @@ def _answer(future: asyncio.Future[T], outcome: T) -> None:
 
 
 def _serve_item(service: SimulatedService, item: Document, sender: str) -> Awaitable[Document]:
-    """Serve one of the requests in a message."""
     time_line = service.time_line
     match item:
         case ProposalRequest():

@@ -215,7 +215,6 @@ class Host:
         history: History,
         database: SimulatedDatabase,
     ) -> None:
-        """Create a host that is down."""
         self.name = name
         self.world = scenario
         self.clock = SimulatedClock(loop)
@@ -388,7 +387,6 @@ class BesideProcess(ABC):
     """
 
     def __init__(self, host: Host, name: str) -> None:
-        """Create it for a host."""
         self.host = host
         self.name = host.name
         self.database: SimulatedDatabase = host.database.sibling()

@@ -243,7 +243,6 @@ class NodeStore:
     """The database of one simulated node: what outlives its processes."""
 
     def __init__(self, server: SimulationServer, name: str) -> None:
-        """Connect to an empty database of the server."""
         self._server = server
         self.name = name
         self.spoiled = False

@@ -142,8 +142,6 @@ class World:
         await self._until(_STARTED)
 
     async def _create_pool(self, pool: PoolDocument) -> None:
-        """Create a pool at its lead, with all campaigns."""
-
         async def make(service: SimulatedService) -> None:
             for campaign in self.scenario.campaigns:
                 await service.campaigns.create(campaign)

@@ -71,7 +71,6 @@ class RepetitionFilter:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Take the time from this clock."""
         self._clock = clock
         self._repetitions = _Repetitions()
 

@@ -42,7 +42,6 @@ class NoAnswerError(Exception):
     """A server does not answer; ``cause`` says why, without the address, which a sentence names."""
 
     def __init__(self, cause: str) -> None:
-        """Say why."""
         super().__init__(cause)
         self.cause = cause
 
@@ -51,7 +50,6 @@ class UntrustedError(NoAnswerError):
     """TLS failed; ``certificate`` is true if it is because of the certificate of the server."""
 
     def __init__(self, error: ssl.SSLError) -> None:
-        """Say what TLS says."""
         super().__init__(system_cause(error))
         self.certificate = isinstance(error, ssl.SSLCertVerificationError)
 

@@ -105,7 +105,6 @@ class UserClient(NodeSession):
         query: Mapping[str, object] | None = None,
         wait_s: int = 0,
     ) -> Page[Model]:
-        """Return a page of a list as models."""
         return page(model, await self._ask("GET", path, query=query, wait_s=wait_s))
 
     async def _answers(

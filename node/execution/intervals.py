@@ -35,7 +35,6 @@ class Intervals:
     """Stores and merges intervals, within the transaction of the caller, who has locked the run."""
 
     def __init__(self, core: Core, capabilities: Capabilities) -> None:
-        """Take the services of the node."""
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities

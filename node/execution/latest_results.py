@@ -19,7 +19,6 @@ class LatestResults:
     """The latest figures of each task; empty after a restart until the task measures again."""
 
     def __init__(self) -> None:
-        """Start with no results."""
         self._kept: OrderedDict[UUID, tuple[int, tuple[Sample, ...], int | None]] = OrderedDict()
 
     def keep(

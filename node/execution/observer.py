@@ -45,7 +45,6 @@ class NeighbourTracker:
     """The runs that are being measured now."""
 
     def __init__(self) -> None:
-        """Start with no runs."""
         self._current: dict[UUID, ConcurrentRun] = {}
 
     def enter(self, run: ConcurrentRun) -> None:
@@ -175,7 +174,6 @@ class PartObserver:
     """Observes all parts that are measured on this host."""
 
     def __init__(self, clock: Clock, tool_runner: ToolRunner) -> None:
-        """Start with no parts."""
         self._clock = clock
         self._tracker = NeighbourTracker()
         self.versions = Versions(tool_runner)

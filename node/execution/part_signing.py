@@ -24,7 +24,6 @@ class PartSigner:
     """Signs with the key of the node, if it has one; simulated nodes have none."""
 
     def __init__(self, core: Core) -> None:
-        """Take the key and the clock of the node."""
         self._signer = core.signer
         self._clock = core.clock
 

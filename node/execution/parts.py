@@ -68,7 +68,6 @@ class PartCollector:
     """Stores parts; the last part of a run triggers the merge."""
 
     def __init__(self, core: Core, capabilities: Capabilities) -> None:
-        """Take the services of the node."""
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities

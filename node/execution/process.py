@@ -186,8 +186,6 @@ class Confinement:
 
 
 class _OwnChild:
-    """A child of this process."""
-
     def __init__(self, popen: subprocess.Popen[bytes], mark: str | None) -> None:
         """Take over a program that has just been started."""
         self.pid = popen.pid

@@ -27,7 +27,6 @@ class SpecSecrets:
     """Seals and opens the secrets in specs of tests."""
 
     def __init__(self, core: Core, capabilities: Capabilities) -> None:
-        """Use this host's key, and its owner's secrets."""
         self._core = core
         self._capabilities = capabilities
 

@@ -63,7 +63,6 @@ class RecordStream(OutputStream):
     """
 
     def __init__(self, pipe: IO[bytes], kept_max: int) -> None:
-        """Read like any stream."""
         super().__init__(pipe, kept_max)
         self.records: deque[bytes] = deque()
         self._record: bytearray | None = None  # the record in progress

@@ -146,7 +146,6 @@ def _mismatch(
 def _dependency(
     pair: MeasurementPair, wanted: MeshEntryTerms, present: Mapping[str, UUID]
 ) -> dict[str, Any] | None:
-    """Return the dependency that the task of a pair is to have."""
     return wanted.dependency(present.get(wanted.followed_key(pair.source, pair.dest) or ""))
 
 

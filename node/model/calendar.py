@@ -34,7 +34,6 @@ class Calendar:
     """The time line as read from the database, plus the changes reported since."""
 
     def __init__(self) -> None:
-        """Start with no pieces."""
         # By piece number: when it was read, and what occupies it. In the order of reading.
         self._pieces: dict[int, tuple[int, dict[OccupancyKey, list[Span]]]] = {}
         self._reading = False

@@ -302,7 +302,6 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def _is_in_network(value: Value, network: str) -> bool:
-    """Return whether a value is an address in a network."""
     try:
         address = ipaddress.ip_address(value) if isinstance(value, str) else None
     except ValueError:

@@ -61,7 +61,6 @@ class OwnCard:
         return changed
 
     def _host_attributes(self) -> dict[str, bool | str]:
-        """Return the attributes that follow from the host itself."""
         tools = self._capabilities.tools
         there = {
             name: self._capabilities.missing_program(tools[name]) is None for name in sorted(tools)

@@ -124,7 +124,6 @@ class ProcessesHeard:
     """The processes of each other node that have asked this one lately."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without any process."""
         self._clock = clock
         self._heard: dict[str, dict[UUID, _Heard]] = {}
 

@@ -78,8 +78,6 @@ log = structlog.get_logger()
 
 @dataclass
 class _Open:
-    """An open destination, and its state."""
-
     archiver: str
     limits: Batches
     destination: Destination

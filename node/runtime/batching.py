@@ -60,7 +60,6 @@ class Rereader:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing to read."""
         self.tasks: set[asyncio.Task[object]] = set()
         """The reading that is under way."""
         self._again: dict[Callable[[], Awaitable[object]], bool] = {}

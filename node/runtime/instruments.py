@@ -34,7 +34,6 @@ class Instruments:
     """The counters and histograms of one process; those that never observed have no samples."""
 
     def __init__(self) -> None:
-        """Begin with nothing counted."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -79,7 +78,6 @@ class Instruments:
         )
 
     def _add_planning(self) -> None:
-        """Add the figures of a lead."""
         self._planned = self._histogram(
             "parley_planning_seconds",
             "Time to plan a task once, from its claim until the decision is written",

@@ -176,7 +176,6 @@ class Resolver:
         return _Answer(tuple(sorted(addresses, key=_is_unreachable)), None, until, until + STALE_S)
 
     def _addresses_in_file(self, host: str, families: Sequence[int]) -> list[str]:
-        """Return the addresses that the file of hosts has for a name."""
         found = []
         with contextlib.suppress(OSError):
             for line in self._hosts.read_text("utf-8", "replace").splitlines():

@@ -148,7 +148,6 @@ Takes ``name``, ``now``, ``limit``.
 
 
 def _column_values(settings: CampaignSettings) -> Iterator[Any]:
-    """Return the values in the order of the columns."""
     return iter(vars(settings).values())
 
 

@@ -75,7 +75,6 @@ async def change(connection: Connection, pool: StoredPool, now: int, revision: i
 
 
 def _column_values(pool: StoredPool) -> tuple[Any, ...]:
-    """Return the settings of a pool in the order of the columns."""
     return (
         *(pool.name, pool.match, pool.policy_set, pool.overrides),
         *(pool.choice, pool.term, pool.patience, pool.description, pool.options),

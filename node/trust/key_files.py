@@ -26,7 +26,6 @@ class FixedKey:
     """A key that is never replaced."""
 
     def __init__(self, key: NodeKey) -> None:
-        """Always return this key."""
         self.current = key
 
 

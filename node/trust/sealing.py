@@ -45,7 +45,6 @@ class SealingKey:
     __slots__ = ("_cipher", "name")
 
     def __init__(self, key: bytes) -> None:
-        """Use these 64 bytes."""
         self._cipher = AESSIV(key)
         self.name = hashlib.sha256(b"parley sealing key" + key).hexdigest()[:_NAME_LENGTH]
 

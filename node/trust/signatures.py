@@ -229,7 +229,6 @@ def signed_at(headers: Mapping[str, str]) -> int:
 
 
 def _lineage_of(headers: Mapping[str, str], key: str, words: Words) -> Lineage:
-    """Return the lineage that the headers tell of a key."""
     text = headers.get(HEADER)
     try:
         lineage = Lineage(key) if text is None else read_lineage(text)

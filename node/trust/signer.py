@@ -18,7 +18,6 @@ class Signer:
     """Signs with a node's key of the moment at the instant ``now()`` (µs)."""
 
     def __init__(self, key: NodeKey | CurrentKey, now: Callable[[], int]) -> None:
-        """Sign with this key."""
         self._key: CurrentKey = FixedKey(key) if isinstance(key, NodeKey) else key
         self._now = now
 

@@ -42,7 +42,6 @@ class FixedOrder:
     awaits_outcomes = False
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
-        """Take candidates in this order."""
         self._left = iter(candidates)
 
     def take(self) -> Candidate | None:
@@ -256,7 +255,6 @@ class MovingPriorities:
     awaits_outcomes = True
 
     def __init__(self, board: Board) -> None:
-        """Begin with the priorities in the state."""
         self._campaigns = board.view.campaigns
         state = board.view.state
         self._starts = state.starts

@@ -26,7 +26,6 @@ class FunctionPreemption:
         self,
         find_displaceable: Callable[[Candidate, Sequence[str]], Displacing | PolicyRefusal | None],
     ) -> None:
-        """Use this function."""
         self.find_displaceable = find_displaceable
 
 

@@ -30,7 +30,6 @@ class Ranked:
     """Nodes by one criterion; none is worth waiting for."""
 
     def __init__(self, ranking: Ranking) -> None:
-        """Rank with this function."""
         self.ranking = ranking
 
     def nodes_worth_waiting_for(

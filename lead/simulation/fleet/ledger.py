@@ -21,7 +21,6 @@ class Ledger:
     """The hourly sums of all campaigns."""
 
     def __init__(self) -> None:
-        """Create an empty ledger."""
         self._hours: defaultdict[int, defaultdict[str, int]] = defaultdict(_sums)
 
     def charge(self, run: PostedRun, weight: int = WEIGHT) -> None:

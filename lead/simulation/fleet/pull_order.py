@@ -17,7 +17,6 @@ class PullCounter:
     """A counter of runs booked before equal runs of a campaign further below its target."""
 
     def __init__(self) -> None:
-        """Start with no comparisons."""
         self.compared = 0
         self.too_soon = 0
 

@@ -31,7 +31,6 @@ class StartCountQueues:
     """Queues that start a number of runs in each hour by their priorities."""
 
     def __init__(self, rules: Mapping[str, QueueView]) -> None:
-        """Create the queues in their state before the first start."""
         self._rules = rules
         self._priorities: dict[str, Exact] = start_counts.initial_priorities(rules.items())
         self._started = dict.fromkeys(rules, -1)

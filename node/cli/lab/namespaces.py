@@ -56,7 +56,6 @@ class Namespaces:
     """The namespaces of one lab, one per name; :meth:`remove` also undoes partial creation."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Store the names; creates nothing."""
         if not 0 < len(names) <= SITES_MAX:
             raise HostError(f"a lab has 1 to {SITES_MAX} namespaces, not {len(names)}")
         self.sites: list[NamespaceSite] = []

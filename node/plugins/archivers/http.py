@@ -78,7 +78,6 @@ class HttpDestination(UrlDestination):
     """The URL to which batches are posted."""
 
     def __init__(self, spec: HttpArchiverSpec, host: ArchivingHost, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
         poster = Poster(
             spec.url,
             spec.timeout,

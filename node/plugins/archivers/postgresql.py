@@ -88,7 +88,6 @@ class PostgresqlDestination:
     """The table into which rows are inserted."""
 
     def __init__(self, spec: PostgresqlSpec, host: ArchivingHost, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
         self._where = where
         self._table = ResultTable(
             Address(

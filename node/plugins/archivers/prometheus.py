@@ -66,7 +66,6 @@ class PrometheusDestination(ExportDestination):
     held = again("comes after one that was not taken")
 
     def __init__(self, spec: PrometheusSpec, host: ArchivingHost, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
         super().__init__(Poster(spec.url, spec.timeout, host.now, agent=host.agent))
         self._spec = spec
 

@@ -65,7 +65,6 @@ class S3Destination:
     """The bucket into which files are put."""
 
     def __init__(self, spec: S3Spec, host: ArchivingHost, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
         self._spec = spec
         server = (spec.endpoint or f"https://s3.{spec.region}.amazonaws.com").rstrip("/")
         self._bucket = f"{server}/{spec.bucket}"

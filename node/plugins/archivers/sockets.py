@@ -42,7 +42,6 @@ class TcpDestination(SocketDestination):
     """The connection on which JSON lines are sent."""
 
     def __init__(self, spec: SocketSpec, host: ArchivingHost, where: str) -> None:
-        """Prepare the sender; nothing is connected yet."""
         sender = StreamSender(
             spec.host, spec.port, spec.timeout, ip_version=spec.ip_version, bind=spec.bind
         )
@@ -57,7 +56,6 @@ class UdpDestination(SocketDestination):
     """The address to which datagrams are sent."""
 
     def __init__(self, spec: SocketSpec, host: ArchivingHost, where: str) -> None:
-        """Prepare the sender; nothing is opened yet."""
         sender = DatagramSender(
             (spec.host, spec.port), spec.timeout, ip_version=spec.ip_version, bind=spec.bind
         )

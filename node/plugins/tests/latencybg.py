@@ -215,7 +215,6 @@ def _counts(counts: Iterable[CountsBothWays]) -> CountsBothWays:
 
 
 def _sum_of_known(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the counts that are not None; None if all are."""
     present = [count for count in counts if count is not None]
     return sum(present) if present else None
 

@@ -285,8 +285,6 @@ def _list(document: _Json, key: str) -> list[Any]:
 
 
 class _Sum:
-    """The sums of one direction."""
-
     def __init__(self, sieve: Sieve, name: str, printed: _Json) -> None:
         self.printed = printed
         self._sieve, self._name = sieve, name

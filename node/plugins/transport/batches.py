@@ -84,7 +84,6 @@ class ConfirmingDestination(ABC):
     impatience: ClassVar[str]
 
     def __init__(self, spec: Any, host: ArchivingHost, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
         self._spec = spec
         self._where = where
 

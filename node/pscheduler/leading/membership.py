@@ -37,7 +37,6 @@ class Memberships:
     """The tasks of this node at one host."""
 
     def __init__(self, core: Core, identity: str, name: str, host: PschedulerHost) -> None:
-        """Take the services of the node, and the client of the host."""
         self._identity = identity
         self._name = name
         self._place = place_of(identity)

@@ -116,7 +116,6 @@ class _Translation:
     """One template while it is translated."""
 
     def __init__(self, template: Document, name: str, fleet: Fleet, jq: JqProgram) -> None:
-        """Begin with an empty mesh file."""
         self._template = template
         self._name = name
         self._fleet = fleet

@@ -83,7 +83,6 @@ class BundleExporter:
     """Makes bundles of the runs that this node leads."""
 
     def __init__(self, core: Core, capabilities: Capabilities) -> None:
-        """Take the services of the node."""
         self._core = core
         self._capabilities = capabilities
         self._turn = asyncio.Lock()  # one at a time: a long run takes a hundred megabytes
