@@ -7,12 +7,13 @@ at the start of one that did not, and everybody who keeps such an instant repair
 one transaction, others as listeners. What a process waits for by itself uses the monotonic clock
 and needs no repair.
 
-Better than repair is to do nothing by a clock that is ahead
+Better than repair is to do nothing by a clock that is wrong
 (:class:`node.runtime.clock.StepWatcher`). The database knows the last reading that was believed
 (``generation.believed_at``, a minute old at most), and how much later it is by now as long as the
-host has not booted since. A process whose
-first reading is far ahead of that begins its work only once the clock is confirmed: by the kernel,
-by another node that answers with its key, or by another process of this node that believes it.
+host has not booted since. A process whose first reading is far from that begins its work only once
+the clock is confirmed: by the kernel, by another node that answers with its key, or by another
+process of this node that believes it. Nor is anything repaired before by a clock that is far
+behind: by it what failed this morning was over before its start.
 """
 
 from __future__ import annotations
@@ -75,14 +76,14 @@ class ClockStepHandler:
         """Return the sentence on why this process has not begun its work; None if it has."""
         if not self.watcher.newborn:
             return None
-        now, ahead = self._clock.now(), self.watcher.ahead
-        whole = ahead // times.SECOND * times.SECOND
+        now, behind = self._clock.now(), self.watcher.behind
+        whole = (behind or self.watcher.ahead) // times.SECOND * times.SECOND
         left = max(times.SECOND, self.watcher.doubt // times.SECOND * times.SECOND)
         return (
-            f"this host's clock says {to_the_second(now)}, {format_duration(whole)} after the last "
-            "time that is known here, and is not synchronised: nothing is begun or given up before "
-            f"it is, or another node confirms it, or {format_duration(left)} have passed "
-            "(PARLEY_CLOCK_DOUBT)"
+            f"this host's clock says {to_the_second(now)}, {format_duration(whole)} "
+            f"{'before' if behind else 'after'} the last time that is known here, and is not "
+            "synchronised: nothing is begun or given up before it is, or another node confirms "
+            f"it, or {format_duration(left)} have passed (PARLEY_CLOCK_DOUBT)"
         )
 
     def require_begun(self) -> None:
@@ -101,28 +102,29 @@ class ClockStepHandler:
     async def check_for_steps(self) -> bool:
         """Notice a step since the last call, and repair after one back.
 
-        Ask others for the time while the clock is in doubt. Return whether everything has to be
-        looked at again: after a step, and when a clock is believed that was not.
+        One far back is repaired once the clock is believed. Ask others for the time while it is in
+        doubt. Return whether everything has to be looked at again: after a step, and when a clock
+        is believed that was not.
 
         :raises ParleyError: the database cannot be repaired now; the next call tries again.
         """
         self.watcher.look()
-        if self.watcher.ahead > ABSENCE_MAX:
+        if max(self.watcher.ahead, self.watcher.behind) > ABSENCE_MAX:
             await self._believe_confirmed_clock()
         believed = self._doubted and not self.watcher.doubtful
         if self.watcher.count == self._handled and not believed:
             self._doubted = self.watcher.doubtful
             return False
-        set_back = self.watcher.set_back
+        set_back = self._repaired if self.watcher.behind else self.watcher.set_back
         if set_back != self._repaired:
             for repair in self._listeners:
                 repair()
         await self.note(repair=set_back != self._repaired)
-        self._doubted = self.watcher.doubtful
+        self._doubted, self._repaired = self.watcher.doubtful, set_back
         if self.watcher.count == self._handled:
             log.info("the clock of this host is believed")
             return True
-        self._handled, self._repaired = self.watcher.count, set_back
+        self._handled = self.watcher.count
         by_s = self.watcher.last / times.SECOND
         log.warning("the clock of this host was set", by_s=by_s, steps=self._handled)
         return True
@@ -142,8 +144,10 @@ class ClockStepHandler:
         """Write what the clock says, and repair if a later reading is known.
 
         Then it was set back while no process was there to notice it. The latest reading is written
-        at each start, after each step, and every minute.
+        at each start, after each step, and every minute; none that may be far behind.
         """
+        if self.watcher.behind:
+            return
         now = self._clock.now()
         async with self._database.transaction() as connection:
             before = await clock_steps.note_reading(

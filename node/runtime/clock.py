@@ -7,9 +7,9 @@ since boot* counts on while a program is down, and shows at the next start how f
 may have moved.
 
 The wall clock is compared with the monotonic one (:class:`StepWatcher`): where the two differ, it
-was set. A clock that was set forward, or is far ahead of what the database knew, is doubted for a
-while, since giving up runs by a wrong clock cannot be undone, and waiting can. Nothing here
-corrects a clock.
+was set. A clock that was set far, or is far from what the database knew, is doubted for a while,
+since giving up runs by a wrong clock cannot be undone, and waiting can. Nothing here corrects a
+clock.
 """
 
 from __future__ import annotations
@@ -124,13 +124,14 @@ class StepWatcher:
     """Notices that a clock was set: that it moved by another time than its monotonic one.
 
     And says for how long it is to be doubted. A clock that is ahead by an hour makes everything of
-    that hour seem to be over, so nothing is given up, ended, deleted, or begun by a clock in doubt.
-    Two clocks are doubted: one that was set forward while this process ran, and, at its start, one
-    that is ahead of what the database knew last (:meth:`begin`). Either the host was off for so
-    long, or its clock is wrong, and the first reading does not tell which.
+    that hour seem to be over, and by one that is behind what truly is over seems to have been ended
+    before its start. So nothing is given up, ended, deleted, begun, or taken back by a clock in
+    doubt. That is one that was set forward while this process ran, one that was set far back, and,
+    at a start, one that is far from what the database knew last (:meth:`begin`): either the host
+    was off for so long, or its clock is wrong, or it was before, and one reading does not tell.
 
     Doubt ends when the clock is set right, when it is synchronised, when somebody confirms it
-    (:meth:`confirm`), or at the latest after the time by which it may be ahead: to wait for longer
+    (:meth:`confirm`), or at the latest after the time by which it may be wrong: to wait for longer
     would cost more than it saves. And it has a longest time, or a host that nobody tells the time
     would never go on.
     """
@@ -140,7 +141,7 @@ class StepWatcher:
         self._clock = clock
         self._unconfirmed = unconfirmed
         self._offset = clock.now() - clock.monotonic()
-        self._ahead = 0
+        self._off = 0
         self._doubted_until = self._unconfirmed_until = clock.monotonic()
         self._newborn = False
         self.count = 0
@@ -151,17 +152,17 @@ class StepWatcher:
         """The last change in microseconds; negative if it was set back."""
 
     def begin(self, known: int | None) -> None:
-        """Doubt the first reading of this process if it is far ahead of the latest known instant.
+        """Doubt the first reading of this process if it is far from the latest known instant.
 
         That is the last reading that was believed, and if the host has not booted since, so much
         later as its kernel has counted (:meth:`Clock.uptime`).
         """
         self.look()
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        if known is None or now - known <= ABSENCE_MAX:
+        if known is None or abs(now - known) <= ABSENCE_MAX:
             return
-        self._ahead = now - known
-        self._unconfirmed_until = monotonic + min(self._unconfirmed, self._ahead)
+        self._off = now - known
+        self._unconfirmed_until = monotonic + min(self._unconfirmed, abs(self._off))
         self._newborn = True
 
     def look(self) -> None:
@@ -174,21 +175,23 @@ class StepWatcher:
         self.count += 1
         self.set_back += step < 0
         self.last = step
-        if self._newborn and step < 0:
+        before, self._off = self._off, self._off + step
+        if self._newborn and (step < 0 < before or before < 0 <= self._off + ABSENCE_MAX):
             self.confirm()  # whoever set it right knew the time
             return
-        self._ahead = max(0, self._ahead + step)
-        if step > 0:
-            self._doubted_until = monotonic + min(DOUBT, self._ahead)
-            self._unconfirmed_until = monotonic + min(self._unconfirmed, self._ahead)
+        if -ABSENCE_MAX <= self._off < 0:
+            self._off = 0
+        if step > 0 or self._off < 0:
+            self._doubted_until = monotonic + min(DOUBT, max(0, self._off))
+            self._unconfirmed_until = monotonic + min(self._unconfirmed, abs(self._off))
 
     def confirm(self) -> None:
         """Doubt no longer: somebody who knows the time says the same."""
-        self._ahead, self._newborn = 0, False
+        self._off, self._newborn = 0, False
 
     @property
     def doubtful(self) -> bool:
-        """True while the clock may be ahead, and nothing should be given up.
+        """True while the clock may be wrong, and nothing should be given up.
 
         What seems to be over by such a clock may be yet to come.
         """
@@ -202,13 +205,18 @@ class StepWatcher:
     @property
     def ahead(self) -> int:
         """Microseconds by which a clock in doubt is ahead of what was believed before."""
-        return self._ahead if self.doubtful else 0
+        return max(0, self._off) if self.doubtful else 0
+
+    @property
+    def behind(self) -> int:
+        """Microseconds by which a clock in doubt is behind what was believed before."""
+        return max(0, -self._off) if self.doubtful else 0
 
     @property
     def doubt(self) -> int:
         """Microseconds for which the clock is still doubted; 0 if it is trusted."""
         self.look()
-        if self._ahead < STEP_MIN:
+        if abs(self._off) < STEP_MIN:
             return 0
         left = self._doubted_until - self._clock.monotonic()
         if left <= 0 and not self._clock.synchronised():

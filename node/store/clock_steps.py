@@ -69,7 +69,14 @@ async def repair(connection: Connection, now: int, lease: int) -> int:
     await connection.execute(_SQL["deliver_now"], now, now + archiving.HOURLY)
     await connection.execute(_SQL["see_nodes_now"], now)
     await connection.execute(_SQL["see_leads_now"], now)
+    await connection.execute(_SQL["learn_now"], now)
+    await connection.execute(_SQL["forget_outcomes"], now)
+    over = await connection.fetch(_SQL["end_alerts"], now)
+    await connection.execute(_SQL["date_alerts_now"], now)
     await notices.notify_all(
         connection, [("run", row["id"], row["task_id"], RunState.BOOKED) for row in back]
+    )
+    await notices.notify_all(
+        connection, [("alert", row["id"], row["task_id"], "over") for row in over]
     )
     return len(back)

@@ -208,3 +208,23 @@ async def test_runs_without_results_raise_an_alert(world: World) -> None:
     [row] = await site.rows("SELECT rule, sentence, run_id FROM alert")
     assert (row["rule"], row["run_id"]) == ("outcome", ids[-1])
     assert "no route" in row["sentence"]
+
+
+async def test_alerts_of_a_clock_that_was_ahead_are_over(a: Asker, clock: ManualClock) -> None:
+    """Alerts raised by runs that are still to come are over; usual values are learned again."""
+    rules = rules_of({**REFERENCE, "alerts": {"loss": {"change": 3}}})
+    await a.node.watch_clock()
+    for judgement in (Judgement.MISSED, Judgement.MISSED, Judgement.MISSED, Judgement.BAD):
+        clock.step(times.DAY if judgement is Judgement.MISSED else 0)
+        await a.node.watch_clock()
+        evidence = RunEvidence(judgement, "late", [Loss(0.06)])
+        async with a.node.database.transaction() as connection:
+            await alerts.evaluate(connection, (uuid4(), TASK), rules, evidence, a.node.clock.now())
+    assert {alert["rule"] for alert in await _listed(a)} == {"loss.forward", "outcome"}
+    clock.step(-3 * times.DAY)
+    await a.node.watch_clock()
+    assert [alert["rule"] for alert in await _listed(a)] == ["loss.forward"]
+    assert [row[0] for row in await a.rows("SELECT raised FROM alert_memory")] == [["loss.forward"]]
+    now = a.node.clock.now()
+    assert await a.rows("SELECT FROM alert WHERE greatest(raised_at, over_at) > $1", now) == []
+    assert {row[0] for row in await a.rows("SELECT last_at FROM alert_usual")} == {now}

@@ -1,4 +1,4 @@
-"""A host that boots under a clock that is ahead gives up nothing of what is still to come."""
+"""A host that boots under a wrong clock gives up nothing, and takes nothing back."""
 
 from __future__ import annotations
 
@@ -122,6 +122,60 @@ async def test_what_came_back_is_noticed_at_a_start(world: World) -> None:
     assert set((await a.states()).values()) == {"missed"}
     await _boot(a, -times.DAY)
     assert set((await a.states()).values()) == {"scheduled"}
+
+
+async def test_what_came_back_waits_for_a_clock_that_is_believed(world: World) -> None:
+    """A start long before the last known time may be the wrong one: nothing is booked again yet."""
+    a = await world.site("a")
+    await a.node.begin_clock()
+    await book_everywhere(introduction([a]), a, [a], WITHIN)
+    await _boot(a, times.DAY)
+    await _look(a)
+    world.clock.confirmed = False
+    await _boot(a, -times.DAY)
+    assert set((await a.states()).values()) == {"missed"}
+    world.clock.advance(a.node.settings.clock_doubt)
+    await a.node.watch_clock()
+    assert sorted((await a.states()).values()) == ["missed", *["scheduled"] * 4]
+
+
+_PAST = """
+    SELECT run.starts_at, run.state::text, run.reason, run.changed_at, part.reason, task.state::text
+    FROM run INNER JOIN task ON run.task_id = task.id LEFT JOIN part ON part.run_id = run.id
+    ORDER BY run.starts_at
+"""
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("by", [times.HOUR, times.DAY])
+async def test_nothing_is_taken_back_by_a_clock_that_is_behind(
+    world: World, by: int, *, restarts: bool
+) -> None:
+    """Failed runs are over, and later ones are to come, though a wrong clock says otherwise."""
+    a = await world.site("a")
+    await a.node.begin_clock()
+    await book_everywhere(introduction([a]), a, [a], WITHIN)
+    world.clock.advance(25 * times.MINUTE)
+    await _look(a)
+    await a.node.clock_steps.note()
+    past = await a.rows(_PAST)
+    assert [row[1] for row in past] == ["missed"] * 2 + ["booked"] * 3
+    world.clock.confirmed = False
+    if restarts:
+        await _boot(a, -by)
+        with pytest.raises(NotReady, match="before the last time that is known here, and is not"):
+            a.node.clock_steps.require_begun()
+    else:
+        world.clock.step(-by)
+    for _ in range(2):
+        await a.node.watch_clock()
+        await a.node.clock_steps.note()
+        await _look(a)
+    assert await a.rows(_PAST) == past
+    await _set_right(a, -by)
+    a.node.clock_steps.require_begun()
+    await _look(a)
+    assert await a.rows(_PAST) == past
 
 
 async def test_what_was_to_be_tried_again_comes_back_at_its_time(world: World) -> None:

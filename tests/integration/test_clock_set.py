@@ -383,6 +383,19 @@ async def test_who_was_there_by_a_clock_that_was_ahead_is_not_there_for_an_hour(
 
 
 @set_back
+async def test_a_node_that_answers_is_not_away_since_the_clock_is_right(
+    world: World, hear: SetBack
+) -> None:
+    """A node seen by a clock that was ahead was seen now, and nothing else is said of it."""
+    a, b = await _ahead(world)
+    async with a.database.transaction() as connection:
+        await nodes.note_answered(connection, [b.identity], world.clock.now())
+    await _set(world, -times.HOUR, hear)
+    query = "SELECT seen_at, heard_at, unreachable_since FROM node WHERE NOT is_self"
+    assert [tuple(row) for row in await a.rows(query)] == [(world.clock.now(), None, None)]
+
+
+@set_back
 async def test_results_that_failed_while_the_clock_was_ahead_are_delivered(
     world: World, hear: SetBack
 ) -> None:

@@ -29,7 +29,8 @@ UPDATE generation SET aged_at = least(aged_at + interval '1 day', $1) RETURNING 
 -- plan_now --
 -- Nobody can tell a pause that the wrong clock chose from an instant that follows from the schedule. Planning too early
 -- finds nothing to do and chooses anew. The same holds for the next slot, which is the wrong instant of an edit.
-UPDATE planning SET plan_at = least(plan_at, $1), next_run_at = least(next_run_at, $1)
+UPDATE planning
+SET plan_at = least(plan_at, $1), next_run_at = CASE WHEN next_run_at > $1 THEN $1 ELSE next_run_at END
 WHERE (plan_at > $1 OR (plan_at IS NOT NULL AND next_run_at > $1)) AND lease_until IS NULL;
 
 -- shorten_leases --
@@ -52,7 +53,7 @@ UPDATE negotiation
 SET
     opened_at = least(opened_at, $1),
     expires_at = CASE WHEN opened_at > $1 THEN $1 + (expires_at - opened_at) ELSE expires_at END,
-    decided_at = least(decided_at, $1)
+    decided_at = CASE WHEN decided_at > $1 THEN $1 ELSE decided_at END
 WHERE opened_at > $1 OR decided_at > $1;
 
 -- begin_holds_now --
@@ -91,7 +92,8 @@ WITH back AS (
     UPDATE run
     SET
         state = 'booked', reason = NULL, changed_at = $1, started_at = NULL, finished_at = NULL, process_id = NULL,
-        process_ticks = NULL, judgement_code = NULL
+        process_ticks = NULL, result = NULL, summary = NULL, verdict = NULL, verdict_reasons = '{}', judgement = NULL,
+        judgement_code = NULL, judgement_reason = NULL
     FROM task
     WHERE
         run.state IN ('failed', 'missed') AND run.starts_at > $1 AND NOT run.freed
@@ -172,9 +174,12 @@ SET
 WHERE state = 'waiting' AND (next_at > $2 OR created_at > $1 OR tried_at > $1 OR first_tried_at > $1);
 
 -- see_nodes_now --
+-- What is null stays so: a node that is not away is not away since now.
 UPDATE node
 SET
-    seen_at = least(seen_at, $1), heard_at = least(heard_at, $1), unreachable_since = least(unreachable_since, $1)
+    seen_at = CASE WHEN seen_at > $1 THEN $1 ELSE seen_at END,
+    heard_at = CASE WHEN heard_at > $1 THEN $1 ELSE heard_at END,
+    unreachable_since = CASE WHEN unreachable_since > $1 THEN $1 ELSE unreachable_since END
 WHERE greatest(seen_at, heard_at, unreachable_since) > $1;
 
 -- plan_again --
@@ -229,6 +234,24 @@ SET
     plan_at = least(planning.plan_at, $1)
 FROM again
 WHERE planning.task_id = again.task_id;
+
+-- learn_now --
+-- Otherwise nothing more would be learned of what is usual until then.
+UPDATE alert_usual SET last_at = $1 WHERE last_at > $1;
+
+-- forget_outcomes --
+-- Of tasks that seemed to be without results. Before the alerts, as whoever ends a run locks them.
+UPDATE alert_memory SET marks = marks - 'outcome', raised = array_remove(raised, 'outcome')
+FROM alert
+WHERE
+    alert_memory.task_id = alert.task_id AND alert.rule = 'outcome' AND alert.raised_at > $1 AND alert.over_at IS NULL;
+
+-- end_alerts --
+UPDATE alert SET over_at = $1 WHERE rule = 'outcome' AND raised_at > $1 AND over_at IS NULL RETURNING id, task_id;
+
+-- date_alerts_now --
+UPDATE alert SET raised_at = least(raised_at, $1), over_at = CASE WHEN over_at > $1 THEN $1 ELSE over_at END
+WHERE greatest(raised_at, over_at) > $1;
 
 -- see_leads_now --
 -- What seemed to be an absence until later than now was none.
