@@ -279,7 +279,7 @@ class Announcer:
         lineage = self._directory.lineage(identity)
         if self._directory.is_revoked(key):
             return False
-        return lineage is None or lineage.counts(key, self._clock.now())
+        return lineage is None or self._directory.counts(identity, key, self._clock.now())
 
     def process_statement(self, process: OwnProcess) -> str | None:
         """Return what this process tells of itself now; None where nothing is signed."""

@@ -84,6 +84,12 @@ class Directory:
         """Return the keys of a node, as far as they are known; None if the node is not."""
         return self._lineages.get(identity)
 
+    def counts(self, identity: str, key: str, now: int) -> bool:
+        """Return whether a key signs for a node: that of today, or one just replaced."""
+        node, lineage = self._nodes.get(identity), self._lineages.get(identity)
+        heard_at = (node and node.followed_at) or ()
+        return (lineage or Lineage(identity)).counts(key, now, heard_at)
+
     def owner(self, key: str) -> str | None:
         """Return the identity of the node that has or had this key; None if no known one has."""
         return self._owners.get(key)
@@ -99,7 +105,7 @@ class Directory:
         if identity is None:
             return None
         lineage = self._lineages[identity]
-        if lineage.counts(key, now):
+        if self.counts(identity, key, now):
             return identity
         at = to_the_second(lineage.replaced_at(key) or 0)
         msg = (

@@ -17,7 +17,7 @@ from functools import partial
 import structlog
 
 from node.client.peers import Peers
-from node.model.errors import Conflict, HostError, NotAuthenticated, ParleyError
+from node.model.errors import Conflict, HostError, NotAuthenticated, NotReady, ParleyError
 from node.model.features import Feature, has_feature
 from node.model.times import to_the_second
 from node.peers.directory import Directory
@@ -28,7 +28,7 @@ from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.trust.identities import fingerprint
 from node.trust.key_files import KeyFile
-from node.trust.lineage import InvalidLineageError, Lineage, lineage_of, read_lineage
+from node.trust.lineage import FIRST_INSTANT, InvalidLineageError, Lineage, lineage_of, read_lineage
 
 _TOLD_WITHIN_S = 10.0
 """Others that answer later learn the new key from the next message."""
@@ -69,7 +69,7 @@ class Successions:
         counting = tuple(
             key
             for key in reversed(lineage.keys)
-            if lineage.counts(key, now) and not self._directory.is_revoked(key)
+            if self._directory.counts(identity, key, now) and not self._directory.is_revoked(key)
         )
         return counting or (lineage.key,)
 
@@ -169,9 +169,17 @@ class Successions:
         """Replace the key of this node, and tell those who can be reached at once.
 
         :raises Conflict: this node has no file with a key, or it was replaced too often.
+        :raises NotReady: its clock may be wrong, by which others count the replaced key.
         """
         if self._key is None:
             raise Conflict("this node has no file with a key, which could be replaced")
+        if self._core.steps.doubtful or self._core.clock.now() < FIRST_INSTANT:
+            said = to_the_second(self._core.clock.now())
+            msg = (
+                f"this host's clock says {said}, and may be wrong; by it other nodes would count "
+                "how long the replaced key is still good. Set it right, and repeat the command"
+            )
+            raise NotReady(msg)
         async with self._core.database.transaction() as connection:
             await nodes.lock(connection, self._core.identity)  # one after the other
             await aside(partial(self._key.replace, self._core.clock.now()), "write the key")

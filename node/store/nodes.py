@@ -39,6 +39,7 @@ class KnownNode:
     lanes: int
     heard_at: int | None = None
     lineage: str | None = None
+    followed_at: Sequence[int] | None = None
 
     @property
     def kind(self) -> NodeKind:

@@ -11,15 +11,17 @@ key of the chain can follow, also after years, and offline; and nothing that nam
 As text a lineage is the identity and the successions, separated by spaces; a succession is
 ``INSTANT.KEY.SIGNATURE.SIGNATURE``: seconds, and base64url as in an identity.
 
-A replaced key counts for :data:`OVERLAP` after the instant that its successor names, for what is
-under way. The first succession of a key that a node has heard is the one that counts there; another
-one is refused: two of them mean that two hold the key.
+A replaced key counts for :data:`OVERLAP` after the instant that its successor names, or after that
+one was heard of, if that is earlier, for what is under way. The first succession of a key that a
+node has heard is the one that counts there; another one is refused: two of them mean that two hold
+the key.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +31,8 @@ from node.trust.identities import identity_of, public_of, verify
 HEADER = "Parley-Lineage"
 OVERLAP = times.DAY
 """The time in which a replaced key still counts."""
+FIRST_INSTANT = 1_000_000_000 * times.SECOND
+"""No succession is dated earlier: its instant has ten digits."""
 SUCCESSIONS_MAX = 12
 """Every request carries them all."""
 
@@ -83,12 +87,17 @@ class Lineage:
         place = self.keys.index(key)
         return self.successions[place].at if place < len(self.successions) else None
 
-    def counts(self, key: str, now: int) -> bool:
-        """Return whether what this key signs now is said by the node."""
+    def counts(self, key: str, now: int, heard_at: Sequence[int] = ()) -> bool:
+        """Return whether what this key signs now is said by the node.
+
+        ``heard_at`` is when each succession was heard here: a clock that was ahead may have dated
+        one, and its key was replaced all the same.
+        """
         if key not in self.keys:
             return False
-        replaced_at = self.replaced_at(key)
-        return replaced_at is None or now < replaced_at + OVERLAP
+        place = self.keys.index(key)
+        replaced_at = (each.at for each in self.successions[place : place + 1])
+        return all(now < at + OVERLAP for at in (*replaced_at, *heard_at[place : place + 1]))
 
     def continues(self, other: Lineage) -> bool:
         """Return whether it is the other one, or a later state of it."""

@@ -14,11 +14,18 @@ import pytest
 
 from node.execution import process
 from node.model import times
-from node.model.errors import Conflict, HostError, NotAuthenticated, PeerAnswered, PeerUnreachable
+from node.model.errors import (
+    Conflict,
+    HostError,
+    NotAuthenticated,
+    NotReady,
+    PeerAnswered,
+    PeerUnreachable,
+)
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.tasks import Participant, Schedule
 from node.peers.successions import Rekeyed
-from node.runtime.clock import Clock, SystemClock
+from node.runtime.clock import DOUBT, Clock, SystemClock
 from node.store import notices
 from node.trust.keys import NodeKey
 from node.trust.lineage import OVERLAP
@@ -168,6 +175,39 @@ async def test_the_old_key_counts_for_a_day(timed: Pair) -> None:
         await _ask(a, b)
     with pytest.raises(PeerAnswered, match="does not count any more"):
         await _ask(b, a)
+
+
+@pytest.mark.parametrize("by", [times.HOUR, -NOW])
+async def test_no_key_is_replaced_by_a_wrong_clock(timed: Pair, by: int) -> None:
+    """A clock in doubt, or of 1970, dates no succession: the key stays, and the owner is told."""
+    a, _ = timed
+    clock = a.clock
+    assert isinstance(clock, ManualClock)
+    clock.confirmed = by < 0
+    clock.step(by)
+    with pytest.raises(NotReady, match=r"clock says .*, and may be wrong.*Set it right"):
+        await a.successions.rekey()
+    assert len(_keys(a)) == 1
+    clock.step(-by)
+    a.core.steps.look()
+    clock.advance(DOUBT)
+    assert len((await a.successions.rekey()).lineage.keys) == 2
+
+
+async def test_a_key_replaced_by_a_clock_ahead_counts_for_a_day(timed: Pair) -> None:
+    """Others count the day from when they heard of it: whoever has the old key has no more."""
+    a, b = timed
+    clock, old = a.clock, a.key
+    assert isinstance(clock, ManualClock)
+    file = a.successions._key
+    assert file is not None
+    file.replace(clock.now() + 40 * times.DAY)
+    await _ask(a, b)
+    _with_key(a, old)
+    await _ask(a, b)
+    clock.advance(OVERLAP)
+    with pytest.raises(NotAuthenticated, match="does not count any more"):
+        await _ask(a, b)
 
 
 async def test_a_second_successor_is_refused(timed: Pair) -> None:

@@ -77,6 +77,15 @@ def test_a_replaced_key_counts_for_a_day() -> None:
     assert not lineage.counts(NodeKey.generate().public_text, NOW)
 
 
+def test_a_key_that_was_dated_by_a_clock_ahead_counts_for_a_day_after_it_was_heard_of() -> None:
+    """A replaced key is good for no longer than a day, whatever the clock of its node said."""
+    lineage = FIRST.succeeded_by(NodeKey.generate(), NOW + 40 * times.DAY).lineage
+    key = FIRST.public_text
+    assert lineage.counts(key, NOW + OVERLAP - 1, [NOW])
+    assert not lineage.counts(key, NOW + OVERLAP, [NOW])
+    assert lineage.counts(key, NOW + OVERLAP)
+
+
 def test_only_a_longer_chain_continues() -> None:
     """A lineage continues each of its own earlier states, and no other chain from the same key."""
     fork = FIRST.succeeded_by(NodeKey.generate(), NOW)

@@ -76,7 +76,7 @@ WHERE NOT node.is_self;
 -- nodes --
 SELECT
     identity, name, url, address, is_self, added_at, seen_at, unreachable_since, last_error, busy_until,
-    shortfall, attributes, lanes, heard_at, lineage
+    shortfall, attributes, lanes, heard_at, lineage, followed_at
 FROM node ORDER BY is_self DESC, name;
 
 -- uncompared --
