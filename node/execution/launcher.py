@@ -124,6 +124,8 @@ HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
 The sample must not delay the release: for fifty parts that begin together, all samples take 2 ms,
 so 50 ms are ample, and still close enough to the start to leave out what happened before it.
 """
+OBJECTION_LOOK = times.MINUTE
+"""Time between two looks, during a run, whether its target objects by now."""
 BEGUN_TIMEOUT_S = 10.0
 """Longest time after its instant until this process knows whether a program has begun."""
 OUTPUT_READ_MAX = BYTES_MAX + 1
@@ -188,6 +190,7 @@ class Launcher:
         self._asking: dict[UUID, asyncio.Task[Agreement]] = {}
         self._ended: set[UUID] = set()
         self._starts: dict[UUID, int] = {}
+        self._objections: dict[UUID, Reason] = {}
         self._early: set[UUID] = set()
         self._measuring: set[UUID] = set()
         self._began_at = core.clock.monotonic()
@@ -335,6 +338,7 @@ class Launcher:
         self._ended.add(run)
         self._cancelled.pop(run, None)
         self._starts.pop(run, None)
+        self._objections.pop(run, None)
         self._measuring.discard(run)
         if run in self._early:
             self._early.remove(run)
@@ -493,7 +497,8 @@ class Launcher:
                 test, tool, context, run.rule, patience / times.SECOND
             )
         context = replace(context, spec=await self._opened_spec(run, test, context.spec, written))
-        if not outside and (reason := await self._objection(run, test, context)) is not None:
+        left_s = (run.starts_at - self._clock.now()) / times.SECOND / 2
+        if (reason := await self._objection(run, test, context, left_s)) is not None:
             return LaunchOutcome(None, reason, None)
         observation = self._observer.observe(run.id, run.task, test, context)
         try:
@@ -520,13 +525,25 @@ class Launcher:
         opened = await self._secrets.opened_spec(test, run.spec, use)
         return self._capabilities.spec(test, opened)
 
-    async def _objection(self, run: DueRun, test: Test, context: PartContext) -> Reason | None:
+    async def _objection(
+        self, run: DueRun, test: Test, context: PartContext, patience_s: float
+    ) -> Reason | None:
         """Return why a target is not measured that has said no by DNS; None if none has."""
-        if self._targets.opt_outs is None:
+        if self._targets.opt_outs is None or is_outside(run.lead):
             return None
         hosts = self._targets.hosts_to_ask(test, context.spec, context.addresses, run.participants)
-        left_s = (run.starts_at - self._clock.now()) / times.SECOND / 2
-        return await self._targets.opt_outs.refusal(hosts, left_s)
+        return await self._targets.opt_outs.refusal(hosts, patience_s)
+
+    async def _hear_objections(self, run: DueRun, context: PartContext) -> None:
+        """Stop a run whose target says no while it is measured."""
+        test = self._capabilities.tests[run.test]
+        looks = (run.ends_at - run.starts_at) // OBJECTION_LOOK
+        for _ in range(0 if self._targets.opt_outs is None else looks):
+            await self._clock.sleep(OBJECTION_LOOK / times.SECOND)
+            if (objection := await self._objection(run, test, context, 0)) is not None:
+                self._objections[run.id] = objection
+                self._stop(run.id)
+                return
 
     def _binding_refusal(self, tool: Tool, context: contexts.Context | None) -> Reason | None:
         """Return why this tool must not measure from this context; None if it may.
@@ -554,6 +571,7 @@ class Launcher:
         duration_s = (run.ends_at + command.overtime - run.starts_at) / times.SECOND
         running = await self._start(tool, command, context, duration_s)
         forwarding = asyncio.create_task(self._forward(run, tool, context, running))
+        hearing = asyncio.create_task(self._hear_objections(run, context))
         try:
             if command.waits_itself:
                 unbegun = _too_late_outcome(begins, running.started_at)
@@ -577,9 +595,10 @@ class Launcher:
             if not running.ended:
                 await running.end(0)
             forwarding.cancel()
+            hearing.cancel()
         observation.end()
         if ended_by == "cancel":
-            return self._stopped_outcome(started_at)
+            return self._stopped_outcome(started_at, self._objections.get(run.id))
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
         outcome = await _read_aside(tool, context, command, output, started_at)
         if finished.killed is not None:
@@ -704,8 +723,8 @@ class Launcher:
         await waiting
         return "cancel" if cut else "end"
 
-    def _stopped_outcome(self, started_at: int | None) -> LaunchOutcome:
-        why = stopped_meanwhile() if self._stopping else run_cancelled()
+    def _stopped_outcome(self, started_at: int | None, why: Reason | None = None) -> LaunchOutcome:
+        why = why or (stopped_meanwhile() if self._stopping else run_cancelled())
         return LaunchOutcome(None, why, started_at)
 
     async def _keep(self, run: DueRun, outcome: LaunchOutcome) -> None:

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import dns.asyncresolver
 import dns.exception
 import dns.rdatatype
 import dns.resolver
@@ -25,6 +24,7 @@ from node.model import opt_outs
 from node.model.reason import Reason
 from node.model.reasons import opted_out
 from node.model.targets import Network
+from node.runtime.resolver import NameServers
 
 PATIENCE_S = 1.0
 """Maximum time for which an introduction or a run waits for an answer."""
@@ -57,14 +57,14 @@ class OptOuts:
     def __init__(
         self,
         allowed: Callable[[], Iterable[Network]],
-        resolver: dns.asyncresolver.Resolver | None = None,
+        servers: NameServers | None = None,
     ) -> None:
         """``allowed()`` returns the networks that the owner of this host has measured anyway.
 
-        Without a ``resolver`` that of the host is asked.
+        Without ``servers`` those of the host are asked.
         """
         self.allowed = allowed
-        self._resolver = resolver
+        self.servers = servers or NameServers()
         self._known: OrderedDict[str, _Said] = OrderedDict()
         self._pending: dict[str, _Question] = {}
 
@@ -131,11 +131,11 @@ class OptOuts:
 
     async def _query(self, name: str) -> tuple[bool | None, float | None]:
         """Return what a record says, and for how long it does (s), None if nobody answered."""
+        if (servers := self.servers.current()) is None:
+            return None, None
         with contextlib.suppress(dns.exception.DNSException, OSError):
-            if self._resolver is None:
-                self._resolver = dns.asyncresolver.Resolver()
             try:
-                answer = await self._resolver.resolve(
+                answer = await servers.resolve(
                     f"{name}.",
                     dns.rdatatype.TXT,
                     raise_on_no_answer=False,

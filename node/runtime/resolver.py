@@ -94,6 +94,31 @@ class _Found:
     answered: bool = True
 
 
+class NameServers:
+    """The name servers of this host, which may be others tomorrow."""
+
+    def __init__(self, configuration: Path = Path("/etc/resolv.conf"), port: int = 53) -> None:
+        """``configuration`` names them; they answer at ``port``."""
+        self._configuration = configuration
+        self._port = port
+        self._stamp: tuple[int, int] | None = None
+        self._servers: dns.asyncresolver.Resolver | None = None
+
+    def current(self) -> dns.asyncresolver.Resolver | None:
+        """Return the name servers as they are set up now; None if there are none."""
+        try:
+            status = self._configuration.stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
+            if stamp != self._stamp:
+                servers = dns.asyncresolver.Resolver(str(self._configuration))
+                servers.port, servers.lifetime = self._port, PATIENCE_S
+                servers.timeout = PATIENCE_S / 2
+                self._servers, self._stamp = servers, stamp
+        except (OSError, dns.exception.DNSException):
+            self._servers, self._stamp = None, None
+        return self._servers
+
+
 class Resolver:
     """Finds the addresses of names."""
 
@@ -104,11 +129,8 @@ class Resolver:
         port: int = 53,
     ) -> None:
         """``configuration`` names the name servers, which answer at ``port``."""
-        self._configuration = configuration
+        self._servers = NameServers(configuration, port)
         self._hosts = hosts
-        self._port = port
-        self._stamp: tuple[int, int] | None = None
-        self._servers: dns.asyncresolver.Resolver | None = None
         self._known: dict[tuple[str, int], _Answer] = {}
         self._pending: dict[tuple[str, int], asyncio.Task[_Answer]] = {}
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
@@ -188,25 +210,11 @@ class Resolver:
 
     async def _ask_servers(self, host: str, families: Sequence[int]) -> list[_Found]:
         """Return what name servers say; nothing if this host has none."""
-        if (servers := self._configured_servers()) is None:
+        if (servers := self._servers.current()) is None:
             return []
         return await asyncio.gather(
             *(_ask_for_records(servers, host, _KINDS[each]) for each in families)
         )
-
-    def _configured_servers(self) -> dns.asyncresolver.Resolver | None:
-        """Return the name servers as they are set up now; None if there are none."""
-        try:
-            status = self._configuration.stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-            if stamp != self._stamp:
-                servers = dns.asyncresolver.Resolver(str(self._configuration))
-                servers.port, servers.lifetime = self._port, PATIENCE_S
-                servers.timeout = PATIENCE_S / 2
-                self._servers, self._stamp = servers, stamp
-        except (OSError, dns.exception.DNSException):
-            self._servers, self._stamp = None, None
-        return self._servers
 
 
 async def _ask_for_records(servers: dns.asyncresolver.Resolver, host: str, kind: str) -> _Found:

@@ -20,6 +20,7 @@ from node.execution.agreement import Agreement
 from node.execution.launcher import (
     HOST_SAMPLE_LEAD_TIME,
     LOOK_UP_TIME,
+    OBJECTION_LOOK,
     OUTPUT_READ_AT_ONCE,
     PREPARATION_TIME,
     STEP_NOTICED_S,
@@ -543,10 +544,14 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
 
 
 class _Objection:
-    """Stands for what a target has said by DNS, and notes how long a run would wait for it."""
+    """Stands for what a target has said by DNS, and notes how long a run would wait for it.
 
-    def __init__(self) -> None:
+    It objects once it was asked more than ``first`` times.
+    """
+
+    def __init__(self, first: int = 0) -> None:
         self.patience_s: list[float] = []
+        self.first = first
 
     @staticmethod
     def allowed() -> tuple[Network, ...]:
@@ -557,6 +562,8 @@ class _Objection:
         """Object to everything."""
         assert isinstance(hosts, list)
         self.patience_s.append(patience_s)
+        if len(self.patience_s) <= self.first:
+            return None
         return "example.org has said by DNS that it does not want to be measured"
 
 
@@ -572,6 +579,25 @@ async def test_a_target_that_objects_is_not_measured(
     assert (stage.running, due.tool.parts) == ([], [])
     (patience_s,) = objection.patience_s
     assert 0 < patience_s <= PREPARATION_TIME / times.SECOND / 2
+
+
+async def test_a_target_that_objects_meanwhile_is_measured_no_longer(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target is asked each minute of a run; once it objects, the program ends, and says why."""
+    due, objection = await _due(world, POLITE), _Objection(first=2)
+    monkeypatch.setattr(due.site.node.foreign_targets, "opt_outs", objection)
+    looking = asyncio.create_task(due.look())
+    async with asyncio.timeout(PATIENCE_S):
+        while "released" not in dict(stage.done):
+            await asyncio.wait({looking}, timeout=0.01)
+        while not looking.done():
+            world.clock.advance(OBJECTION_LOOK)
+            await asyncio.wait({looking}, timeout=0.1)
+    part = await due.part()
+    assert part.reason == "example.org has said by DNS that it does not want to be measured"
+    assert part.started_at == HOUR
+    assert objection.patience_s[1:] == [0, 0]
 
 
 async def _measure_from(due: Due, place: int, context: str) -> None:

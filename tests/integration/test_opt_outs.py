@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from node.runtime.opt_outs import AT_ONCE_MAX, PATIENCE_S
+from node.runtime.opt_outs import AT_ONCE_MAX, PATIENCE_S, OptOuts
+from node.runtime.resolver import NameServers
 from tests.support.objections import objecting
 
 
@@ -19,6 +21,8 @@ from tests.support.objections import objecting
         ("www.example.org", None),
         ("example.net", None),
         ("127.0.0.1", None),
+        ("forever.example", None),
+        ("huge.example", "_parley.huge.example"),
     ],
 )
 async def test_a_target_says_no(host: str, record: str | None) -> None:
@@ -39,6 +43,25 @@ async def test_answers_are_remembered() -> None:
             many = (opt_outs.refusal(["example.org", "example.net"], 2) for _ in range(5))
             assert len(set(await asyncio.gather(*many))) == 1
         assert set(zone.asked.values()) == {1}
+
+
+async def test_an_answer_without_a_life_is_remembered_for_a_minute() -> None:
+    """A record that is to be forgotten at once is not asked for again by each run."""
+    async with objecting() as (zone, opt_outs):
+        for _ in range(3):
+            assert await opt_outs.refusal(["hasty.example"], 2) is not None
+        assert zone.asked["_parley.hasty.example."] == 1
+
+
+async def test_the_name_servers_of_today_are_asked(tmp_path: Path) -> None:
+    """A host that gets other name servers while its node runs asks these."""
+    async with objecting() as (_, opt_outs):
+        configuration, port = tmp_path / "resolv.conf", opt_outs.servers._port
+        configuration.write_text("nameserver 127.0.0.7\n")
+        asker = OptOuts(tuple, NameServers(configuration, port))
+        assert await asker.refusal(["198.41.0.4"], PATIENCE_S) is None
+        configuration.write_text("nameserver 127.0.0.1\n")
+        assert await asker.refusal(["example.org"], PATIENCE_S) is not None
 
 
 async def test_silence_is_no_objection() -> None:

@@ -6,20 +6,29 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
-import dns.asyncresolver
 import dns.message
 import dns.rcode
 import dns.rrset
 
 from node.runtime.opt_outs import OptOuts
+from node.runtime.resolver import NameServers
 
 _SOA = "example.net. 5 IN SOA ns.example.net. a.example.net. 1 2 3 4 90"
+_NO = "TXT", '"measure=no"'
 _RECORDS = {
-    "_parley.example.org.": '"measure=no"',
-    "_parley.www.example.org.": '"measure=yes"',
-    "_parley.4.0.41.198.in-addr.arpa.": '"measure" "=no"',
+    "_parley.example.org.": [(300, *_NO)],
+    "_parley.www.example.org.": [(300, "TXT", '"measure=yes"')],
+    "_parley.4.0.41.198.in-addr.arpa.": [(300, "TXT", '"measure" "=no"')],
+    "_parley.forever.example.": [(300, "CNAME", "_parley.forever.example.")],
+    "_parley.huge.example.": [
+        (300, "TXT", " ".join(f'"{"x" * 255}"' for _ in range(60))),
+        (300, *_NO),
+    ],
+    "_parley.hasty.example.": [(0, *_NO)],
 }
 
 
@@ -43,9 +52,9 @@ class Zone(asyncio.DatagramProtocol):
         if self.silent:
             return
         answer = dns.message.make_response(query)
-        if name in _RECORDS:
-            answer.answer = [dns.rrset.from_text(name, 300, "IN", "TXT", _RECORDS[name])]
-        else:
+        for seconds, kind, text in _RECORDS.get(name, ()):
+            answer.answer.append(dns.rrset.from_text(name, seconds, "IN", kind, text))
+        if not answer.answer:
             answer.set_rcode(dns.rcode.NXDOMAIN)
             answer.authority = list(dns.message.from_text(f"id 1\n;ANSWER\n{_SOA}\n").answer)
         self.transport.sendto(answer.to_wire(), addr)
@@ -56,9 +65,11 @@ async def objecting() -> AsyncIterator[tuple[Zone, OptOuts]]:
     """Serve the records; yield the server, and what asks it."""
     loop = asyncio.get_running_loop()
     transport, zone = await loop.create_datagram_endpoint(Zone, local_addr=("127.0.0.1", 0))
-    resolver = dns.asyncresolver.Resolver(configure=False)
-    resolver.nameservers, resolver.port = ["127.0.0.1"], transport.get_extra_info("sockname")[1]
-    try:
-        yield zone, OptOuts(tuple, resolver)
-    finally:
-        transport.close()
+    with TemporaryDirectory() as folder:
+        configuration = Path(folder, "resolv.conf")
+        configuration.write_text("nameserver 127.0.0.1\n")
+        port = transport.get_extra_info("sockname")[1]
+        try:
+            yield zone, OptOuts(tuple, NameServers(configuration, port))
+        finally:
+            transport.close()

@@ -134,7 +134,7 @@ async def test_a_redirect_to_a_target_that_objects(redirecting: tuple[str, list[
 
         def objection(hosts: list[str], not_asked: list[str], patience_s: float) -> str | None:
             assert not_asked == ["192.0.2.0/24"]
-            asker = OptOuts(tuple, opt_outs._resolver)
+            asker = OptOuts(tuple, opt_outs.servers)
             return asyncio.run(asker.refusal(hosts, patience_s))
 
         private = target.Private({})
