@@ -13,7 +13,8 @@ wrong then.
 
 Where something speaks for a copy before (``look`` in ``store/database.py``: the data were on
 another host, or in an earlier state), a node asks before it begins or announces anything: where it
-was, and all others, until the process that they heard last would have been heard again.
+was, and all others, until the process that they heard last would have been heard again, and for as
+long as the original may need to start if the data were on another host.
 
 A host to which the owner has brought the node announces a newer generation; then the other one is
 told of its successor (``announcer.py``), and they are no rivals.
@@ -31,6 +32,8 @@ from node.runtime.clock import Clock
 
 SILENT = 20 * times.SECOND
 """A process that was not heard for so long does not live: it would have told itself before."""
+STARTING = times.MINUTE
+"""A node whose data were copied while it stood still may start so long after the copy does."""
 ASK_AGAIN_S = 2.0
 _LATE = 5 * times.SECOND
 """A message of a process that has ended may arrive so long after the first one of the next."""

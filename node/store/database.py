@@ -119,6 +119,8 @@ class Database(ABC):
     """True for a while after that: it may have forgotten what was done here."""
     copy_of: str | None = None
     """The place where the original of this copy goes on; empty: not known yet, None: no copy."""
+    was_elsewhere = False
+    """True if the data were on another host, and nobody has said that the node is to be here."""
     marked_at: int | None = None
     """The latest mark of this database (µs), to be told to other nodes; None if it has none."""
 
@@ -275,6 +277,8 @@ class PostgresDatabase(Database):
             self.was_restored = await connection.fetchval(queries["was_restored"])
         self.generation, self.marked_at, self.fresh = standing.generation, standing.marked_at, fresh
         self.copy_of = standing.copy_of
+        asks = standing.copy_of is not None
+        self.was_elsewhere = asks and (self.was_elsewhere or standing.was_elsewhere)
         if self._mark is not None:
             await aside(partial(self._mark.write, standing.marked_at), "write the mark")
         return standing.went_back
@@ -486,6 +490,7 @@ class _Standing(NamedTuple):
     marked_at: int
     copy_of: str | None
     went_back: bool
+    was_elsewhere: bool = False
 
 
 async def _check_or_begin_generation(
@@ -524,7 +529,8 @@ async def _check_or_begin_generation(
     copy_of = None if settled or not row["place"] else row["copy_of"] or ""
     own = host and str(host)
     made = await connection.fetchrow(queries["new_generation"], place, known, own, copy_of)
-    return _standing_of_row(made, went_back=True)
+    standing = _standing_of_row(made, went_back=True)
+    return standing._replace(was_elsewhere=not here and copy_of is not None)
 
 
 def _standing_of_row(row: Record | None, *, went_back: bool) -> _Standing:

@@ -28,7 +28,7 @@ from node.model.wire.participants import (
 )
 from node.peers.announcer import Announcer, Heard
 from node.peers.directory import Directory
-from node.peers.rivals import ASK_AGAIN_S, SILENT, OwnProcess, ProcessesHeard, Standing
+from node.peers.rivals import ASK_AGAIN_S, SILENT, STARTING, OwnProcess, ProcessesHeard, Standing
 from node.store import nodes, outbox, tasks
 from node.store.core import Core
 from node.tasks.termination import TaskTerminator
@@ -89,22 +89,27 @@ class TaskConfirmer:
         """Return once it is known that no other process goes on as this node, if one may.
 
         A process that is ``starting`` does not answer yet: whoever answers where the node was is
-        another one. One that is slow is asked again, as long as it would take to be heard of. Other
-        nodes are asked if they accept what is ``dated`` here; without them nothing is settled yet.
+        another one. One that is slow is asked again, as long as it would take to be heard of, or,
+        if the data were on another host, to start. Other nodes are asked if they accept what is
+        ``dated`` here; without them nothing is settled yet.
 
         :raises CopyOfNode: one does.
         """
         if self.process is None or self._database.copy_of != "":
             return
         url = await self._announcer.previous_url() if starting else None
-        until = self._clock.monotonic() + SILENT
+        may_start = starting and self._database.was_elsewhere
+        until = self._clock.monotonic() + (STARTING if may_start else SILENT)
+        if may_start:
+            log.warning("the data were on another host: looking whether the node goes on there")
         while True:
             lives = url is not None and await self._announcer.answers_at(url)
             if lives:
                 await self._announcer.note_original(url)
             heard = dated and await self._heard_lately()
             over = url is None and not dated
-            if over or (lives is False and not heard) or self._clock.monotonic() >= until:
+            alone = lives is False and not heard and not may_start
+            if over or alone or self._clock.monotonic() >= until:
                 break
             await self._clock.sleep(ASK_AGAIN_S)
         if dated and self._database.copy_of == "":

@@ -102,6 +102,32 @@ async def test_a_copy_asks_a_slow_original_again(
         assert world.clock.now() - began >= 20 * times.SECOND
 
 
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_copy_waits_for_an_original_that_starts_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, starts: bool
+) -> None:
+    """Nobody answers where it was, or has heard it: both may have been started at once."""
+    original, copy, site = await _twice(world)
+    assert await original.announcer.own() is not None
+    await _doubt(site)
+    copy._answers = False  # as at its start
+    monkeypatch.setattr(copy.database, "was_elsewhere", True)
+    began = world.clock.now()
+
+    async def lives_at(_url: str, _identity: str) -> bool:
+        return starts and world.clock.now() >= began + 50 * times.SECOND
+
+    monkeypatch.setattr(copy.announcer._peers, "lives_at", lives_at)
+    asking = asyncio.create_task(copy.ask_others())
+    while not (await asyncio.wait({asking}, timeout=0.05))[0]:
+        world.clock.advance(2 * times.SECOND)
+    if starts:
+        assert isinstance(asking.exception(), CopyOfNode)
+    else:
+        await asking
+        assert world.clock.now() - began >= times.MINUTE
+
+
 @pytest.mark.parametrize("lives", [True, False])
 async def test_a_copy_that_is_born_under_a_wrong_clock_looks_where_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch, *, lives: bool

@@ -146,6 +146,8 @@ async def test_data_on_another_host_are_a_new_generation_in_doubt(
     for where, doubt in ((marks, None), (HostMarks.of(elsewhere), ""), (None, "")):
         database = PostgresDatabase(dsn, host=where)
         await database.open()
+        await database.check_mark()
+        assert database.was_elsewhere == (where not in {marks, None})
         generations.append((database.generation, database.copy_of == doubt))
         await database.close()
     ids = [generation for generation, _ in generations]
@@ -166,5 +168,5 @@ async def test_the_word_of_the_owner_is_enough(host: tuple[str, HostMarks], tmp_
         await database.close()
         await word(dsn)
         await database.open()
-        assert database.copy_of is None
+        assert (database.copy_of, database.was_elsewhere) == (None, False)
         await database.close()

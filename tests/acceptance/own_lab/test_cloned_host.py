@@ -53,9 +53,11 @@ async def test_a_copy_waits_for_the_word_of_its_owner(lab: Lab, tmp_path: Path) 
         await a.planned(led)
         await lab.kill("a")
         plan = await _copied(lab._plans["a"], tmp_path, b.dsn)
+        copy = await nodes.start(plan, node_command)  # before the original, which is still down
         a = Outsider(**asdict(await lab.restart("a")), session=a.session)
-        for _ in range(2):  # the second time it knows
-            copy = await nodes.start(plan, node_command)
+        for number in range(2):
+            if number:  # the second time it knows
+                copy = await nodes.start(plan, node_command)
             ended = await copy.wait()
             said = process.tail_of(plan.log, 3)
             assert ended.exit_code == 9, said
