@@ -100,6 +100,14 @@ def _database_attention(database: DatabaseStatus) -> Iterator[Attention]:
             "sessions that are open for days), then vacuum every database of the server",
             command="vacuumdb --all --freeze",
         )
+    if database.sorts_otherwise:
+        yield Attention(
+            subject="database",
+            what="the library by which the database's server sorts texts was upgraded since its "
+            "indexes were made, and by another order they miss rows: stop the services, and make "
+            "the indexes anew",
+            command="parley admin repair",
+        )
     if there is not None and there > own:
         yield Attention(
             subject="schema",

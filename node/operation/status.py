@@ -148,6 +148,7 @@ async def _database_status(node: NodeService, reading: _Reading) -> DatabaseStat
         program_schema_version=schema.schema_version(),
         refused_write=refused_write(node),
         oldest_id_age=server and server.oldest_id_age,
+        sorts_otherwise=server and server.sorts_otherwise,
     )
 
 

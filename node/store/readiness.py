@@ -55,12 +55,16 @@ lead_figures: Query[[int], list[tuple[str, str]]] = _SQL.rows("lead_figures", as
 
 
 class Server(NamedTuple):
-    """The server of the database; ids are those of transactions, of which 2³¹ may be in use."""
+    """The server of the database; ids are those of transactions, of which 2³¹ may be in use.
+
+    ``sorts_otherwise``: its library sorts texts otherwise than when indexes were made, perhaps.
+    """
 
     server_version: str
     size_bytes: int
     schema_version: int
     oldest_id_age: int
+    sorts_otherwise: bool
 
 
 class Planned(NamedTuple):

@@ -192,6 +192,39 @@ async def test_used_up_transaction_ids_are_told(
         assert status["database"]["oldest_id_age"] < SEGMENT_IDS
 
 
+async def test_a_server_that_sorts_otherwise_is_told(
+    server: Server, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Another version of the library that sorts texts needs attention until indexes are new."""
+    words = "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' TEMPLATE template0"
+    await server.execute(f"CREATE DATABASE sorted {words}")
+    dsn = server.dsn.replace("/parley?", "/sorted?")
+    assert dsn != server.dsn
+    async with asker("a", dsn, clock, tmp_path) as a:
+        assert (await _said(a))[0] == []
+        await server.execute("UPDATE pg_database SET datcollversion = '1' WHERE datname = 'sorted'")
+        [told] = (await _said(a))[0]
+        assert "indexes were made, and by another order they miss rows" in told
+        await maintenance.repair(dsn)
+        assert (await _said(a))[0] == []
+
+
+@pytest.mark.parametrize("damaged", ["task", "node"])
+async def test_a_damaged_table_is_told(
+    server: Server, clock: ManualClock, tmp_path: Path, damaged: str
+) -> None:
+    """Damaged rows are told by what needs them, and the status has what can still be read."""
+    async with asker("a", server.dsn, clock, tmp_path) as a:
+        assert (await a.ask("POST", "/v1/tasks", TASK))[0] == 201
+        await server.damage(damaged)
+        code, problem = await a.ask("POST", "/v1/tasks", TASK)
+        assert (code, problem["type"].rsplit("/", 1)[-1]) == (503, "database-damaged"), problem
+        assert (await a.ask("GET", "/readyz"))[0] == 503
+        told, metric = await _said(a)
+        assert told[0].startswith("the database is damaged: ")
+        assert metric == "parley_database_damaged 1.0"
+
+
 async def test_a_server_that_takes_no_change_says_so(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:

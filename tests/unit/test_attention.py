@@ -132,6 +132,11 @@ def test_a_node_that_is_well_needs_nothing() -> None:
             "systemctl restart parley-node parley-lead",
         ),
         (
+            replace(SOUND, database=DATABASE.model_copy(update={"sorts_otherwise": True})),
+            "the library by which the database's server sorts texts was upgraded since its",
+            "parley admin repair",
+        ),
+        (
             replace(SOUND, database=DATABASE.model_copy(update={"oldest_id_age": OLD_ID + 1})),
             "the oldest transaction id of the database's server is 1500000001 transactions old",
             "vacuumdb --all --freeze",

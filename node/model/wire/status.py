@@ -35,6 +35,11 @@ class DatabaseStatus(Document):
         description="Transactions since the oldest transaction id that is still in use. Postgres "
         "takes no change any more shortly before 2147483648.",
     )
+    sorts_otherwise: bool | None = Field(
+        None,
+        description="Whether the server's library has another version than when the indexes were "
+        "made, and may sort texts otherwise.",
+    )
 
 
 class LeadStatus(Document):

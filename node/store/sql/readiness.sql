@@ -45,12 +45,18 @@ LIMIT 200;
 SELECT owner, figures FROM lead_process WHERE figures IS NOT NULL AND stopped_at IS NULL AND seen_at > $1 ORDER BY owner;
 
 -- server --
--- Transaction ids are given to all databases of a server, and it stops when those of the oldest one are used up.
+-- Transaction ids are given to all databases of a server, and it stops when those of the oldest one are used up. Indexes of texts
+-- have the order of the library with which they were made, which another version may see otherwise.
 SELECT
     current_setting('server_version') AS server_version,
     pg_database_size(current_database()) AS size_bytes,
     (SELECT max(version) FROM schema_version) AS schema_version,
-    (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database) AS oldest_id_age;
+    (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database) AS oldest_id_age,
+    (
+        SELECT coalesce(datcollversion <> pg_database_collation_actual_version(oid), false)
+        FROM pg_database
+        WHERE datname = current_database()
+    ) AS sorts_otherwise;
 
 -- planned --
 -- The latest decision is that of the thousand newest rows.

@@ -131,5 +131,10 @@ SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname <> current_d
 -- It reads no index, which may be damaged.
 VACUUM (FREEZE, INDEX_CLEANUP OFF, TRUNCATE OFF);
 
+-- sorted_as_today --
+-- The statement by which it is known which version of the server's library the indexes have been made with.
+SELECT format('ALTER DATABASE %I REFRESH COLLATION VERSION', datname) FROM pg_database
+WHERE datname = current_database() AND datcollversion <> pg_database_collation_actual_version(oid);
+
 -- own_tables --
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1;
