@@ -170,6 +170,14 @@ windows_over = ReasonKind[[]](
 )
 
 
+lead_absent = ReasonKind[[int, int]](
+    "lead-absent", "no lead of this node was heard from {since:instant} to {until:instant}"
+)
+followed_has_gap = ReasonKind[[UUID, str]](
+    "followed-has-gap", "task {task}, which it follows, has a gap: {why}"
+)
+
+
 @reason
 def slots_given_up(count: int, since: int | None) -> str:
     first = "" if since is None else f" from {to_the_second(since)} on"
@@ -599,6 +607,39 @@ asker_may_not_name = ReasonKind[[str, str, str]](
 not_a_url = ReasonKind[[str, str]]("not-a-url", "{url} is no URL: {error}")
 not_a_url_of_http = ReasonKind[[str]]("not-a-url-of-http", "{url} is no URL of http or https")
 
+# -- runs that gave way ----------------------------------------------------------------------------
+
+
+@reason
+def displaced_by_owner(test: str | None = None, task: UUID | None = None) -> str:
+    winner = "" if test is None else f" ({_winner(test, task)})"
+    return f"displaced by a run that the owner of the host puts first{winner}"
+
+
+@reason
+def displaced_by_lead(test: str, task: UUID | None) -> str:
+    whose = "its lead puts first, whatever the priorities"
+    return f"displaced by a run that {whose} ({_winner(test, task)})"
+
+
+@reason
+def displaced_by_priority(priority: int, over: int, test: str, task: UUID | None) -> str:
+    priorities = f"priority {priority} over {over}"
+    return f"displaced by a run of higher priority ({_winner(test, task)}, {priorities})"
+
+
+displaced_by_other_lead = ReasonKind[[]](
+    "displaced-by-other-lead", "displaced by a run of higher priority that another node leads"
+)
+time_lost_meanwhile = ReasonKind[[]](
+    "time-lost-meanwhile",
+    "gave way to a run of higher priority that was then not booked, and lost its time meanwhile",
+)
+not_held_by_all = ReasonKind[[]](
+    "not-held-by-all", "was not booked by all participants; is being tried again"
+)
+
+
 # -- tasks and runs that were ended ----------------------------------------------------------------
 
 cancelled_on = ReasonKind[[str]]("cancelled-on", "cancelled on {node}")
@@ -647,6 +688,12 @@ follows_run = ReasonKind[[UUID, UUID]](
 def followed_run_ended(run: UUID, task: UUID, state: str, wanted: str, why: str | None) -> str:
     ended = f"run {run} of task {task} is {state}, and this task follows {wanted}"
     return f"{ended}: {why}" if why else ended
+
+
+@reason
+def followed_is_over(task: UUID, state: str, why: str | None) -> str:
+    over = f"task {task}, which it follows, is {state}"
+    return f"{over}: {why}" if why else over
 
 
 # -- parts of runs that were not measured, or not begun --------------------------------------------
@@ -784,6 +831,11 @@ def _found(target: str, address: str | None) -> str:
     if address is None:
         return f"{target} leads to"
     return f"{target} is" if address == target else f"{target}, which leads to {address}, is"
+
+
+def _winner(test: str, task: UUID | None) -> str:
+    """Return the run that another one gave way to, by its task, unless that is of another user."""
+    return f"{test} of {'a task of another user' if task is None else f'task {task}'}"
 
 
 def _run_text(

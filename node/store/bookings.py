@@ -34,6 +34,15 @@ from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask
 from node.model.host_limits.standing import LimitStanding
 from node.model.ranks import OWN
+from node.model.reason import Reason
+from node.model.reasons import (
+    displaced_by_lead,
+    displaced_by_other_lead,
+    displaced_by_owner,
+    displaced_by_priority,
+    not_held_by_all,
+    time_lost_meanwhile,
+)
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
@@ -115,6 +124,44 @@ class Displacement:
     lead: str
     reason: str
     displaced_by: UUID | None
+
+
+@dataclass(frozen=True)
+class _LosingRun:
+    """A run that gives way for good, with the run that wins, and what decided between them.
+
+    ``winning_task`` is None where it is of another user. ``told`` is whether the lead of the run
+    may know the winner.
+    """
+
+    run: UUID
+    task: UUID
+    lead: str
+    priority: int
+    winner: UUID
+    test: str
+    winning_priority: int
+    winning_task: UUID | None
+    by_owner: bool
+    by_lead: bool
+    told: bool
+
+    def why(self) -> Reason:
+        """Return the reason, as this host may know it."""
+        if self.by_owner:
+            return displaced_by_owner(self.test, self.winning_task)
+        if self.by_lead:
+            return displaced_by_lead(self.test, self.winning_task)
+        return displaced_by_priority(
+            self.winning_priority, self.priority, self.test, self.winning_task
+        )
+
+    def displacement(self) -> Displacement:
+        """Return what the lead of the run is told."""
+        if self.told:
+            return Displacement(self.run, self.task, self.lead, self.why(), self.winner)
+        why = displaced_by_owner() if self.by_owner else displaced_by_other_lead()
+        return Displacement(self.run, self.task, self.lead, why, None)
 
 
 @dataclass(frozen=True)
@@ -367,7 +414,7 @@ ports_in_use: Query[[], set[int]] = _SQL.distinct("ports_in_use")
 keep_answers: Query[[Mapping[UUID, dict[str, Any]]], None] = spread(_SQL.command("keep_answers"))
 """Store answers by exchange, so that a repeated request gets the same answer."""
 
-_lose_set_aside: Query[[Sequence[UUID], int], list[Displacement]] = _SQL.rows(
+_lose_set_aside: Query[[Sequence[UUID], int, str], list[Displacement]] = _SQL.rows(
     "lose_set_aside", Displacement
 )
 
@@ -381,21 +428,26 @@ async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> lis
     given_up = list(runs)
     while given_up:
         await connection.execute(_SQL["restore_set_aside"], given_up, now)
-        more = await _lose_set_aside(connection, given_up, now)
+        more = await _lose_set_aside(connection, given_up, now, time_lost_meanwhile())
         lost += more
         given_up = [displacement.run for displacement in more]
     return lost
 
 
-_displace: Query[[Sequence[UUID], int], list[Displacement]] = _SQL.rows("displace", Displacement)
+_losing_runs: Query[[Sequence[UUID]], list[_LosingRun]] = _SQL.rows("losing_runs", _LosingRun)
+_displace: Query[[Mapping[UUID, str], int], None] = spread(_SQL.command("displace"))
 
 
 async def displace(
     connection: Connection, exchanges: Sequence[UUID], now: int
 ) -> list[Displacement]:
     """Displace for good the runs that were set aside for the kept runs of these exchanges."""
-    lost = await _displace(connection, exchanges, now)
-    return lost + await restore(connection, [displacement.run for displacement in lost], now)
+    losing = await _losing_runs(connection, exchanges)
+    if not losing:
+        return []
+    await _displace(connection, {each.run: each.why() for each in losing}, now)
+    lost = await restore(connection, [each.run for each in losing], now)
+    return [*(each.displacement() for each in losing), *lost]
 
 
 raise_rank: Query[[Sequence[UUID], int], None] = _SQL.command("raise_rank")
@@ -453,7 +505,9 @@ async def drop_led_runs(
     connection: Connection, exchanges: Sequence[UUID], keep: RunsToKeep, now: int
 ) -> list[UUID]:
     """Let the runs of exchanges led here wait again, except those to keep; return their ids."""
-    rows = await connection.fetch(_SQL["drop_led_runs"], list(exchanges), *_columns(keep), now)
+    rows = await connection.fetch(
+        _SQL["drop_led_runs"], list(exchanges), *_columns(keep), now, not_held_by_all()
+    )
     dropped = [row[0] for row in rows]
     if dropped:
         await connection.execute(_SQL["wake_dropped"], dropped, now + _DROPPED_PAUSE, now)

@@ -10,7 +10,7 @@ from node.model.gaps import FORGOTTEN, Gap, closed_slots, given_up, split
 from node.model.ids import TaskId, gap_id
 from node.model.outcomes import PlanningOutcome
 from node.model.readiness import LEAD_SILENT
-from node.model.reasons import windows_over
+from node.model.reasons import followed_has_gap, lead_absent, windows_over
 from node.model.recurrence import SlotRange, nominal_range
 from node.model.taskstate import TaskState
 from node.store import changes
@@ -27,6 +27,17 @@ class _Unplanned(NamedTuple):
 
     after: int
     wanted: int | None
+
+
+class _Row(NamedTuple):
+    """A gap as it is stored."""
+
+    id: UUID
+    task: UUID
+    first: int
+    last: int
+    slots: int
+    reason: str
 
 
 async def reported_slots(
@@ -48,18 +59,38 @@ async def keep_gaps(
     Where no lead was heard in that time, the stored reason says so instead of the given one. After
     a restore (``restored``) it also says that the slots may be forgotten.
     """
-    await connection.execute(
-        _SQL["keep_gaps"],
+    firsts, lasts = [gap.range.first for gap in gaps], [gap.range.last for gap in gaps]
+    rows = await connection.fetch(_SQL["absences"], firsts, lasts, now, now - LEAD_SILENT)
+    absent = {row[0] - 1: lead_absent(row[1], row[2]) for row in rows}
+    kept = await _keep(
+        connection,
+        [
+            _Row(
+                gap_id(TaskId(gap.task), gap.range.first),
+                gap.task,
+                gap.range.first,
+                gap.range.last,
+                gap.range.slots,
+                absent.get(number, gap.reason) + (FORGOTTEN if restored else ""),
+            )
+            for number, gap in enumerate(gaps)
+        ],
         now,
-        [gap_id(TaskId(gap.task), gap.range.first) for gap in gaps],
-        [gap.task for gap in gaps],
-        [gap.range.first for gap in gaps],
-        [gap.range.last for gap in gaps],
-        [gap.range.slots for gap in gaps],
-        FORGOTTEN if restored else "",
-        [gap.reason for gap in gaps],
-        now - LEAD_SILENT,
     )
+    of_followers = await connection.fetch(_SQL["followers_gaps"], kept)
+    following = [
+        _Row(row[0], row[1], row[2], row[3], row[4], followed_has_gap(row[5], row[6]))
+        for row in of_followers
+    ]
+    await _keep(connection, following, now)
+
+
+async def _keep(connection: Connection, rows: Sequence[_Row], now: int) -> list[UUID]:
+    """Write gaps that are not told yet; return their ids."""
+    if not rows:
+        return []
+    columns = map(list, zip(*rows, strict=True))
+    return [row[0] for row in await connection.fetch(_SQL["keep_gaps"], *columns, now)]
 
 
 async def record_passed_slots(

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from node.model.host_limits.caps import CapAccount
 from node.model.host_limits.standing import LimitStanding
+from node.model.reasons import followed_is_over
 from node.model.task_terms import TaskTerms, introduction_with, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction
@@ -320,7 +321,19 @@ async def finish(connection: Connection, now: int) -> list[TaskOver]:
 
 async def finish_followers(connection: Connection, now: int) -> list[TaskOver]:
     """End the tasks that follow one that is over, once their own runs are; return them."""
-    return [_task_over_of_row(row) for row in await connection.fetch(_SQL["finish_followers"], now)]
+    ended = [
+        TaskOver(
+            row[0],
+            PARTICIPANTS.validate_python(row[1]),
+            TaskState.FINISHED if row[3] == TaskState.FINISHED else TaskState.CANCELLED,
+            followed_is_over(row[2], row[3] or "gone", row[4]),
+        )
+        for row in await connection.fetch(_SQL["followers_over"])
+    ]
+    if ended:
+        columns = zip(*((it.task, it.state, it.reason) for it in ended), strict=True)
+        await connection.execute(_SQL["finish_followers"], *map(list, columns), now)
+    return ended
 
 
 def _task_over_of_row(row: Record) -> TaskOver:

@@ -305,55 +305,35 @@ RETURNING run.id;
 -- lose_set_aside --
 -- The other runs cannot come back: their time is over, or was booked meanwhile.
 UPDATE run
-SET
-    state = 'displaced',
-    changed_at = $2,
-    reason = 'gave way to a run of higher priority that was then not booked, and lost its time meanwhile'
+SET state = 'displaced', changed_at = $2, reason = $3
 WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
 RETURNING run.id, run.task_id, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead, run.reason, NULL::uuid AS displaced_by;
 
--- displace --
--- The exchange is committed: what was set aside for its runs is displaced for good. Another lead than that of the winner
--- is not told which run it was, and the reason does not name the task of another user. A run may be booked with a higher priority than its task's: the rules of campaigns or of a pool
--- then say which runs of the same lead it displaces.
-UPDATE run
-SET
-    state = 'displaced',
-    changed_at = $2,
-    reason = CASE
-        WHEN winner.rank > run.rank THEN format(
-            'displaced by a run that the owner of the host puts first (%s of %s)', winner_task.test, named.whose
-        )
-        WHEN winner.priority > winner_task.priority THEN format(
-            'displaced by a run that its lead puts first, whatever the priorities (%s of %s)', winner_task.test, named.whose
-        )
-        ELSE format(
-            'displaced by a run of higher priority (%s of %s, priority %s over %s)',
-            winner_task.test, named.whose, winner.priority, run.priority
-        )
-    END
-FROM run AS winner
+-- losing_runs --
+-- The exchange is committed: what was set aside for its runs gives way to them for good. Another lead than that of the winner
+-- is not told which run it was, and no reason names the task of another user. A run may be booked with a higher priority
+-- than its task's: the rules of campaigns or of a pool then say which runs of the same lead it displaces.
+SELECT
+    run.id, run.task_id, task.lead, run.priority,
+    winner.id, winner_task.test, winner.priority,
+    CASE WHEN task.requester <> winner_task.requester THEN NULL ELSE winner.task_id END AS winning_task,
+    winner.rank > run.rank AS by_owner,
+    winner.priority > winner_task.priority AS by_lead,
+    coalesce(node.is_self, FALSE) OR task.lead = winner_task.lead AS told
+FROM run
+INNER JOIN run AS winner ON run.displaced_by = winner.id
+INNER JOIN task ON run.task_id = task.id
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
-CROSS JOIN task
-CROSS JOIN LATERAL (
-    SELECT
-        CASE
-            WHEN task.requester <> winner_task.requester THEN 'a task of another user'
-            ELSE format('task %s', winner.task_id)
-        END AS whose
-) AS named
 LEFT JOIN node ON task.lead = node.identity
-WHERE
-    run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'
-    AND task.id = run.task_id
-RETURNING
-    run.id, run.task_id, task.lead,
-    CASE
-        WHEN node.is_self OR task.lead = winner_task.lead THEN run.reason
-        WHEN winner.rank > run.rank THEN 'displaced by a run that the owner of the host puts first'
-        ELSE 'displaced by a run of higher priority that another node leads'
-    END AS reason,
-    CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by;
+WHERE winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'
+ORDER BY run.id
+FOR UPDATE OF run;
+
+-- displace --
+UPDATE run
+SET state = 'displaced', changed_at = $3, reason = lost.reason
+FROM unnest($1::uuid [], $2::text []) AS lost (id, reason)
+WHERE run.id = lost.id AND run.state = 'set-aside';
 
 -- raise_rank --
 -- Booked runs of these exchanges give way to fewer others than before.
@@ -403,7 +383,7 @@ UPDATE run
 SET
     state = 'waiting', exchange_id = NULL, lane = NULL, displaced_by = NULL, changed_at = $4, starts_at = slot,
     ends_at = slot + (ends_at - starts_at),
-    reason = coalesce(reason, 'was not booked by all participants; is being tried again')
+    reason = coalesce(reason, $5)
 WHERE
     exchange_id = ANY($1::uuid []) AND state IN ('booked', 'set-aside')
     AND (exchange_id, id) NOT IN (SELECT kept.exchange_id, kept.id FROM unnest($2::uuid [], $3::uuid []) AS kept (exchange_id, id))

@@ -375,36 +375,28 @@ WHERE
     AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
 RETURNING task.id, task.participants, task.state::text, task.reason;
 
--- finish_followers --
+-- followers_over --
 -- Tasks that follow another one end after that one, and as it did. They have nothing to plan most of the time, and there may
 -- be many of them, so they are looked at apart.
-UPDATE task
-SET
-    (state, reason) = (
-        SELECT
-            CASE WHEN followed.state = 'finished' THEN 'finished' ELSE 'cancelled' END::task_state,
-            concat_ws(
-                ': ',
-                format('task %s, which it follows, is %s', task.follows, coalesce(followed.state::text, 'gone')),
-                followed.reason
-            )
-        FROM (SELECT task.follows) AS dependency
-        LEFT JOIN task AS followed ON dependency.follows = followed.id
-    ),
-    ended_at = $1
-FROM planning
+SELECT task.id, task.participants, task.follows, followed.state::text, followed.reason
+FROM task
+INNER JOIN planning ON task.id = planning.task_id AND planning.plan_at IS NULL AND planning.follower
+LEFT JOIN task AS followed ON task.follows = followed.id
 WHERE
-    planning.task_id = task.id
-    AND planning.plan_at IS NULL AND planning.follower
-    AND task.state = 'active'
-    AND NOT EXISTS (
-        SELECT FROM task AS followed WHERE followed.id = task.follows AND followed.state IN ('active', 'paused')
-    )
+    task.state = 'active'
+    AND (followed.id IS NULL OR followed.state NOT IN ('active', 'paused'))
     AND NOT EXISTS (
         SELECT FROM run
         WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
     )
-RETURNING task.id, task.participants, task.state::text, task.reason;
+ORDER BY task.id
+FOR UPDATE OF task;
+
+-- finish_followers --
+UPDATE task
+SET state = over.state::task_state, reason = over.reason, ended_at = $4
+FROM unnest($1::uuid [], $2::text [], $3::text []) AS over (id, state, reason)
+WHERE task.id = over.id AND task.state = 'active';
 
 -- purge_tasks --
 -- Tasks that ended long ago, with all that depends on them, once no runs and gaps of theirs are left here and all messages
