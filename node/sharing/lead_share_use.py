@@ -52,6 +52,7 @@ class ShareEnforcer:
         self._database = core.database
         self._clock = core.clock
         self._horizon = core.settings.horizon
+        self._start_margin = core.settings.start_margin
         self._lanes = core.settings.lanes
         self._weights = core.settings.seat_weights
         self._listening = False
@@ -104,11 +105,29 @@ class ShareEnforcer:
             return [([], None) for _ in requests]
         judge, _ = await self._judge_and_use(connection, given, now)
         return [
-            self._kept_from(judge, given, lead, request, now)
+            self._kept_from(
+                judge
+                if request.leaving_out is None
+                else await self._judge_without(connection, given, lead, request.leaving_out, now),
+                given,
+                lead,
+                request,
+                now,
+            )
             if self._takes_seats(request.scheduling_class)
             else ([], None)
             for lead, request in requests
         ]
+
+    async def _judge_without(
+        self, connection: Connection, given: LeadShares, lead: str, task: UUID, now: int
+    ) -> ShareJudge:
+        """Return a judge to whom the runs to come of a task of this lead count for nothing."""
+        judge, use = await self._judge_and_use(connection, given, now)
+        runs = await shares.runs_to_come(connection, lead, task, now + self._start_margin)
+        for scheduling_class, hour, lasts in runs:
+            use.add(lead, hour, -self._seat_time(scheduling_class, lasts))
+        return judge
 
     def _kept_from(
         self, judge: ShareJudge, given: LeadShares, lead: str, request: ProposalRequest, now: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from uuid import UUID
 
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -46,6 +47,14 @@ async def hours_of_use(connection: Connection, since: int, until: int) -> list[H
     """Return the time of the runs that begin in this time, by lead, class, and hour."""
     rows = await connection.fetch(_SQL["lead_use"], since, until)
     return [(row[0], SchedulingClass(row[1]), row[2] // times.HOUR, row[3]) for row in rows]
+
+
+async def runs_to_come(
+    connection: Connection, lead: str, task: UUID, since: int
+) -> list[tuple[SchedulingClass, int, int]]:
+    """Return class, hour, and duration (µs) of a lead's runs of a task from ``since`` on."""
+    rows = await connection.fetch(_SQL["runs_to_come"], lead, task, since)
+    return [(SchedulingClass(row[0]), row[1] // times.HOUR, row[2]) for row in rows]
 
 
 async def asked_hours(connection: Connection, since: int) -> dict[str, dict[int, int]]:

@@ -30,6 +30,13 @@ WHERE
 GROUP BY task.lead, run.scheduling_class, hour
 ORDER BY task.lead, run.scheduling_class, hour;
 
+-- runs_to_come --
+SELECT run.scheduling_class::text, date_bin('1 hour', run.starts_at, 'epoch'::timestamptz) AS hour, run.ends_at - run.starts_at AS lasts
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE task.lead = $1 AND task.id = $2 AND run.starts_at >= $3 AND run.lane IS NOT NULL AND run.state = 'booked'
+ORDER BY run.starts_at;
+
 -- lead_questions --
 SELECT lead, hour, asked_at FROM lead_question WHERE asked_at > $1 ORDER BY lead, hour;
 
