@@ -35,7 +35,14 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.changes import patched_document
-from node.model.errors import FieldFault, InvalidDocument, NotAllowed, NotFound, NoTime
+from node.model.errors import (
+    FieldFault,
+    InvalidDocument,
+    NotAllowed,
+    NotFound,
+    NoTime,
+    PeerUnreachable,
+)
 from node.model.headline import headline
 from node.model.host_limits.rules import User
 from node.model.named_archives import require_archives
@@ -79,7 +86,7 @@ _MESH_MAX = 63
 _MESH_KEY_MAX = 400
 _REASON_MAX = 1000
 _REASONS = 3
-_WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
+_WITHOUT_TIME = {Outcome.NO_TIME, Outcome.CLOCK}
 
 
 def task_of(row: Record) -> Task:
@@ -312,9 +319,12 @@ async def _require_time(node: NodeService, document: TaskDocument, user: User) -
     """Check that a task would find time for one of its runs now, or may do so when it is closer.
 
     :raises NoTime: it would find none; the error has what would.
+    :raises PeerUnreachable: a participant does not say whether it has time.
     """
     posted = document.model_dump(mode="json", exclude_unset=True)
     plan = await node.preview.plan(PlanRequest.model_validate(posted), user)
+    if plan.outcome is Outcome.UNREACHABLE:
+        raise PeerUnreachable(plan.sentence)
     if plan.outcome in _WITHOUT_TIME:
         nearest = [f"{number}. {it.differs}" for number, it in enumerate(plan.alternatives, 1)]
         instead = f"; what would find time: {'; '.join(nearest)}" if nearest else ""
@@ -591,7 +601,8 @@ DRY_RUN = Query(
 )
 IF_TIME = Query(
     "if_time",
-    "Create it only if one of its runs finds time now; otherwise 409 with tasks that would.",
+    "Create it only if one of its runs finds time now; otherwise 409 with tasks that would, or 502 "
+    "if a participant does not say.",
     {"type": "boolean", "default": False},
 )
 KEY = Query(
