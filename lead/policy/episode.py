@@ -208,7 +208,7 @@ class Episode:
                 self._without.append(candidate)
             self._record_reasons(candidate, refusal)
             return None
-        earliest = self._board.earliest_starts(candidate)
+        earliest = {} if candidate.named else self._board.earliest_starts(candidate)
         chosen, refusals = self._nodes_to_ask(candidate, earliest)
         if len(chosen) < candidate.least:
             self._record_reasons(candidate, *refusals)
