@@ -14,6 +14,7 @@ from uuid import UUID
 from lead.assembly.lead import Lead, LeadDependencies, LeadSettings
 from lead.exchange.campaign_limits import CampaignLimits, campaign_name, campaign_views
 from lead.exchange.displacement import CampaignDisplacement
+from lead.exchange.edits import EditedTask, edited_task
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.preview import PreviewDependencies, TaskPreviewer
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
@@ -175,6 +176,7 @@ def seat_dependencies(
         wanted_of=node.pool_tasks.requirements,
         needs=needs_by_test(node),
         resources=node.capabilities.resources,
+        users=node.time_line.limits,
         participant_of=participant_of,
         seat_task=node.drafter.seat_task,
         take_back=node.termination.cancel_led_task,
@@ -219,7 +221,7 @@ def task_preview(
             agreed=node.admission.agree_on_tool,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, limits),
-            suspended_in=partial(_suspended_in, node.database),
+            campaign_of=partial(_campaign_of, node.database),
             expected_bytes=limits.expected_bytes,
             displaceable=partial(_displaceable, node, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
@@ -227,6 +229,7 @@ def task_preview(
             bind_user=node.time_line.limits.bind,
             left_to_user=partial(_left_to_user, node),
             no_room=partial(_no_room, node),
+            edited=partial(_edited, node),
         ),
     )
 
@@ -243,10 +246,11 @@ async def _room_of(
         return await limits.room(connection, terms, until, now, imagined)
 
 
-async def _suspended_in(database: Database, terms: TaskTerms) -> str | None:
+async def _campaign_of(database: Database, terms: TaskTerms) -> tuple[int, str | None]:
     async with database.connection() as connection:
         views = await campaign_views(connection)
-    return suspended_in(campaign_name(terms), views)
+    name = campaign_name(terms)
+    return views[name].level, suspended_in(name, views)
 
 
 async def _displaceable(
@@ -275,6 +279,12 @@ async def _no_room(
 ) -> Reason | None:
     async with node.database.connection() as connection:
         return await node.limits.task_count_refusal(connection, task, standing, left_out, beside)
+
+
+async def _edited(node: NodeService, task: UUID, terms: TaskTerms) -> EditedTask | None:
+    async with node.database.connection() as connection:
+        margin, now = node.settings.start_margin, node.clock.now()
+        return await edited_task(connection, task, terms, margin, now)
 
 
 async def _ends_of(database: Database, task: UUID) -> list[int]:

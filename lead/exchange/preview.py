@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from lead.exchange.collection import PlanMaker, PlanningCase, slip_random_generator
+from lead.exchange.edits import EditedTask
 from lead.exchange.planner import ChooseTool
 from lead.exchange.task_counts import TaskCounts
 from lead.model.participants import ImpactSource, IntroducingSource
@@ -28,7 +29,7 @@ from lead.model.reasons import (
     times_follow_runs,
 )
 from lead.planning import choosing, forecast
-from lead.planning.agenda import Agenda, Limits, Slot
+from lead.planning.agenda import Agenda, Limits, Slot, agenda
 from lead.planning.alternatives import (
     ChangeKind,
     DocumentChange,
@@ -48,8 +49,8 @@ from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reserved import ReservedTime
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
+from lead.planning.unreachable import why_unanswered
 from lead.policy.verdict import PolicyRefusal
-from node.model import times
 from node.model.errors import (
     ParleyError,
     RefusedByParticipant,
@@ -89,11 +90,8 @@ OF_REQUEST = {"runs", "instead_of"}
 
 _ALTERNATIVES = 3
 _TRIES = 8
-_ASKED_AT_ONCE = 8
-"""Number of tasks of a list whose participants are asked at the same time."""
 
-_PlannedRuns = tuple[TaskTerms, Sequence[int]]
-PlannedRuns = Sequence[_PlannedRuns]
+PlannedRuns = Sequence[tuple[TaskTerms, Sequence[int]]]
 """Tasks that would be planned before, each with the starts of its runs."""
 
 
@@ -104,11 +102,12 @@ class PreviewDependencies:
     ``name`` is that of the node. ``agreed(task)`` returns a task with the tool of its participants,
     or raises why it is refused.
     ``room_of(terms, until, now, imagined)`` returns the room that the limits of its campaign leave
-    a task up to an instant, None without limits. ``suspended_in(terms)`` returns the campaign that
-    is suspended, its own or one above it, None if none is. ``expected_bytes(terms)`` returns what
-    each run moves on each participant, None if unknown. ``displaceable(terms, slots)`` returns what
-    else its campaign lets it displace for these slots once it has waited long enough, why nothing,
-    or None. ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)``
+    a task up to an instant, None without limits. ``campaign_of(terms)`` returns the level of its
+    campaign, and which one is suspended, its own or one above it, None if none is.
+    ``expected_bytes(terms)`` returns what each run moves on each participant, None if unknown.
+    ``displaceable(terms, slots)`` returns what else its campaign lets it displace for these slots
+    once it has waited long enough, why nothing, or None.
+    ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)``
     returns how a task stands with the limits of its user, ``bind_user(standing)`` whether they
     bound its runs, and ``left_to_user(standing, duration, left_out)`` the room that they leave to
     these. ``no_room(task, standing, left_out, beside)`` returns why its user may have no further
@@ -121,7 +120,7 @@ class PreviewDependencies:
     agreed: Callable[[StoredTask], StoredTask]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int, Imagined], Awaitable[CampaignRoom | None]]
-    suspended_in: Callable[[TaskTerms], Awaitable[str | None]]
+    campaign_of: Callable[[TaskTerms], Awaitable[tuple[int, str | None]]]
     expected_bytes: Callable[[TaskTerms], int | None]
     displaceable: Callable[
         [TaskTerms, Sequence[Slot]], Awaitable[DisplacementTerms | PolicyRefusal | None]
@@ -131,6 +130,7 @@ class PreviewDependencies:
     bind_user: Callable[[LimitStanding], bool]
     left_to_user: Callable[[LimitStanding, int, UUID | None], Awaitable[UserRoom]]
     no_room: Callable[[StoredTask, LimitStanding, UUID | None, int], Awaitable[Reason | None]]
+    edited: Callable[[UUID, TaskTerms], Awaitable[EditedTask | None]]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,9 @@ class ConsideredTask:
 
     ``agenda`` has its slots. ``collected`` is what participants said, until the plan is made.
     ``refused`` is set if nothing was asked: the outcome, and why. ``rooms`` is what bounds the
-    number of tasks at its participants, by name, unless these refuse it.
+    number of tasks at its participants, by name, unless these refuse it. ``level`` is that of its
+    campaign. ``gave_way`` are runs of other tasks of a list that would give way to its own.
+    ``edited`` is what it leaves of the task of which it is an edit.
     """
 
     task: StoredTask
@@ -149,6 +151,18 @@ class ConsideredTask:
     plan: choosing.Plan = field(default_factory=choosing.Plan)
     refused: tuple[Outcome, Reason] | None = None
     rooms: Mapping[str, Sequence[TaskRoom]] | None = None
+    level: int = 0
+    gave_way: Sequence[Displaced] = ()
+    edited: EditedTask | None = None
+
+    def left_out(self, beside: ConcurrentPlanning) -> UUID | None:
+        """Return the task whose booked runs count as freed; None if they stay booked."""
+        return beside.left_out if self.edited is None or self.edited.anew else None
+
+    @property
+    def kept(self) -> Sequence[ChosenStart]:
+        """The runs of the task of which it is an edit that stay booked."""
+        return () if self.edited is None else self.edited.kept
 
     @cached_property
     def placed(self) -> ForecastPlacement:
@@ -160,17 +174,21 @@ class ConsideredTask:
         if self.refused is not None:
             return ForecastPlacement(self.agenda, failure=self.refused)
         over, after = self.agenda.too_late, self.task.terms.schedule.after
+        slots = [*(run.slot for run in self.kept), *self.agenda.slots]
         return ForecastPlacement(
-            self.agenda,
-            self.plan.choices,
+            replace(self.agenda, slots=tuple(sorted(slots, key=lambda slot: slot.nominal))),
+            [*self.kept, *self.plan.choices],
             dict.fromkeys((slot.nominal for slot in over), over_by_now()) | dict(self.plan.reasons),
             follows=None if after is None else after.task,
         )
 
     @property
-    def first_slot(self) -> int:
-        """Return the nominal start of its first run that is due now, after all time if none is."""
-        return min((slot.nominal for slot in self.placed.windows), default=times.LATEST)
+    def open_slots(self) -> list[Slot]:
+        """Return the slots for which no start is chosen, or none yet; none if it is refused."""
+        if self.refused is not None:
+            return []
+        chosen = {choice.slot.nominal for choice in self.plan.choices}
+        return [slot for slot in self.agenda.slots if slot.nominal not in chosen]
 
     @property
     def priority(self) -> int:
@@ -221,64 +239,11 @@ class TaskPreviewer:
         beside = ConcurrentPlanning(user=user, left_out=request.instead_of)
         considered = await self._consider(TaskDocument.model_validate(document), beside)
         found, missing = await self._alternatives(document, considered, beside)
-        plan = await self._plan(considered, request)
+        plan = await self.answer(considered, request)
         update = {"alternatives": tuple(found), "no_alternatives": tuple(missing)}
         return plan.model_copy(update=update)
 
-    async def plan_together(
-        self, requests: Sequence[tuple[PlanRequest, User | None]]
-    ) -> list[Plan | BaseException]:
-        """Return what would happen to tasks that these users create together, in their order.
-
-        Instead of a plan it is why there is none. Each is planned beside those before it, in the
-        order of their first runs, which is that of their lead; none has alternatives.
-        """
-        tentative, before = TentativeBookings((), self._clock.now()), list[_PlannedRuns]()
-        places = asyncio.Semaphore(_ASKED_AT_ONCE)
-
-        async def answered(request: PlanRequest, beside: ConcurrentPlanning) -> ConsideredTask:
-            document = request.model_dump(mode="json", exclude_unset=True, exclude=OF_REQUEST)
-            async with places:
-                drafted = self._dependencies.draft(TaskDocument.model_validate(document))
-                return await self._with_answers(drafted, beside)
-
-        async def told(index: int, considered: ConsideredTask) -> Plan:
-            async with places:
-                return await self._plan(considered, requests[index][0])
-
-        besides = [
-            ConcurrentPlanning(tentative, before, user=user, left_out=request.instead_of)
-            for request, user in requests
-        ]
-        answers = await asyncio.gather(
-            *(
-                answered(request, beside)
-                for (request, _), beside in zip(requests, besides, strict=True)
-            ),
-            return_exceptions=True,
-        )
-        failed = {index: it for index, it in enumerate(answers) if isinstance(it, BaseException)}
-        counts = TaskCounts()
-        considered = {
-            index: await self._counted(it, counts, besides[index])
-            for index, it in enumerate(answers)
-            if not isinstance(it, BaseException)
-        }
-        for index in sorted(considered, key=lambda index: considered[index].first_slot):
-            each = considered[index] = await self._place(considered[index], besides[index])
-            starts = [choice.starts_at for choice in each.placed.choices]
-            terms = each.task.terms
-            names = [participant.name for participant in terms.participants]
-            of = terms.test, terms.priority
-            tentative.give(names, terms.scheduling_class, starts, terms.duration, of)
-            tentative.count(each.plan.proposals, starts, terms.duration)
-            tentative.keep()
-            before.append((terms, starts))
-        plans = await asyncio.gather(*(told(index, it) for index, it in considered.items()))
-        by_index = failed | dict(zip(considered, plans, strict=True))
-        return [by_index[index] for index in range(len(requests))]
-
-    async def _plan(self, considered: ConsideredTask, request: PlanRequest) -> Plan:
+    async def answer(self, considered: ConsideredTask, request: PlanRequest) -> Plan:
         """Return the plan to answer with, but for its alternatives."""
         impacts = await self.impacts([considered], request.instead_of)
         moved = self._dependencies.expected_bytes(considered.task.terms)
@@ -288,9 +253,15 @@ class TaskPreviewer:
     async def _consider(self, document: TaskDocument, beside: ConcurrentPlanning) -> ConsideredTask:
         return await self.consider(self._dependencies.draft(document), beside)
 
+    async def draft_with_answers(
+        self, document: TaskDocument, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Draft a task and ask its participants; no starts are chosen yet."""
+        return await self._with_answers(self._dependencies.draft(document), beside)
+
     async def consider(self, drafted: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Ask the participants of a drafted task, and choose the starts of its runs."""
-        return await self._place(await self._with_answers(drafted, beside), beside)
+        return await self.place(await self._with_answers(drafted, beside), beside)
 
     async def _with_answers(
         self, drafted: StoredTask, beside: ConcurrentPlanning
@@ -310,10 +281,15 @@ class TaskPreviewer:
             failure = await self._no_room(task, standing, beside.left_out)
         if (failure := failure or _unanswered(task)) is not None:
             return ConsideredTask(task, self._limits, refused=failure, rooms=rooms)
-        if (campaign := await self._dependencies.suspended_in(task.terms)) is not None:
-            failure = (Outcome.NO_TIME, campaign_suspended(campaign))
+        level, suspended = await self._dependencies.campaign_of(task.terms)
+        if suspended is not None:
+            failure = (Outcome.NO_TIME, campaign_suspended(suspended))
             return ConsideredTask(task, self._limits, refused=failure, rooms=rooms)
-        return replace(await self._with_offers(task, beside), rooms=rooms)
+        return replace(await self._with_offers(task, beside), rooms=rooms, level=level)
+
+    def standing_of(self, drafted: StoredTask, user: User | None) -> LimitStanding:
+        """Return how a drafted task of this user stands with the limits of this host."""
+        return self._dependencies.limits_of_user(_asked_by(user, drafted))
 
     async def refusal_of_user(
         self, drafted: StoredTask, user: User | None
@@ -337,7 +313,7 @@ class TaskPreviewer:
         why = await self._dependencies.no_room(task, standing, left_out, beside)
         return None if why is None else (Outcome.REFUSED, why)
 
-    async def _counted(
+    async def counted(
         self, found: ConsideredTask, counts: TaskCounts, beside: ConcurrentPlanning
     ) -> ConsideredTask:
         """Count a task of a list; return it as it is with the tasks before it."""
@@ -373,10 +349,14 @@ class TaskPreviewer:
         introduction = task.introduction(place).model_copy(update={"rooms": True})
         if left_out is not None:
             introduction = introduction.model_copy(update={"task": left_out})
+        asked_at = self._clock.now()
         try:
             answer = await source.consider(introduction)
-        except ParleyError as error:
+        except RequestError as error:
             why = reason_at(participant.name, error)
+            return participant.model_copy(update={"reason": why}), ()
+        except ParleyError as error:
+            why = why_unanswered(participant.name, asked_at, error.detail)
             return participant.model_copy(update={"reason": why}), ()
         update = answer.model_dump(exclude={"limit", "rooms"})
         return participant.model_copy(update=update), answer.rooms or ()
@@ -386,55 +366,76 @@ class TaskPreviewer:
 
         If a participant books less far ahead, the request is repeated for that shorter horizon.
         """
-        found = await self._offered_within(task, self._limits, beside)
+        left_out = beside.left_out
+        edited = None if left_out is None else await self._dependencies.edited(left_out, task.terms)
+        task = task if edited is None else replace(task, terms=edited.terms)
+        found = await self._offered_within(task, self._limits, beside, edited)
         now, slots = self._clock.now(), found.agenda.slots
         proposals = found.collected.proposals
         horizon = choosing.exceeded_horizon(slots, proposals, now + self._limits.horizon)
         if horizon is None or found.collected.failures:
             return found
         return await self._offered_within(
-            task, replace(self._limits, horizon=horizon - now), beside
+            task, replace(self._limits, horizon=horizon - now), beside, edited
         )
 
-    async def _place(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
+    async def place(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Make the plan as real planning does, from what the participants offer."""
         if found.refused is not None or not found.agenda.slots:
             return found
-        case = self._case(found.task, found.agenda.slots, found.task.terms.duration, beside)
+        case = self._case(found, found.agenda.slots, found.task.terms.duration, beside)
         plan = await self._plans.choose(case, found.collected, beside.tentative)
         return replace(found, plan=plan)
 
+    async def place_again(
+        self, found: ConsideredTask, slots: Sequence[Slot], beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Ask for time for some slots of a task anew, and make the plan of these."""
+        case = self._case(found, slots, found.task.terms.duration, beside)
+        agenda = replace(found.agenda, slots=tuple(slots))
+        asked = await self._plans.collect(case)
+        return await self.place(replace(found, agenda=agenda, collected=asked), beside)
+
     async def _offered_within(
-        self, task: StoredTask, limits: Limits, beside: ConcurrentPlanning
+        self,
+        task: StoredTask,
+        limits: Limits,
+        beside: ConcurrentPlanning,
+        edited: EditedTask | None,
     ) -> ConsideredTask:
         """Return the task with what is offered within this horizon."""
         schedule, created_at = task.terms.schedule, task.terms.created_at
         after = schedule.after
         known = beside.found if after is None else await self._dependencies.ends_of(after.task)
         now, duration = self._clock.now(), task.terms.duration
-        agenda = fresh_agenda(schedule, created_at, duration, limits, now, known)
-        if not agenda.slots:
-            return ConsideredTask(task, limits, agenda)
-        case = self._case(task, agenda.slots, duration, beside)
-        return ConsideredTask(task, limits, agenda, await self._plans.collect(case))
+        if edited is None or after is not None:
+            due = fresh_agenda(schedule, created_at, duration, limits, now, known)
+        else:
+            due = agenda(task.terms.recurrence, duration, edited.progress, limits, now)
+        found = ConsideredTask(task, limits, due, edited=edited)
+        if not due.slots:
+            return found
+        case = self._case(found, due.slots, duration, beside)
+        return replace(found, collected=await self._plans.collect(case))
 
     def _case(
         self,
-        task: StoredTask,
+        found: ConsideredTask,
         slots: Sequence[Slot],
         duration: int,
         beside: ConcurrentPlanning,
     ) -> PlanningCase:
-        terms, dependencies = task.terms, self._dependencies
+        task, terms, dependencies = found.task, found.task.terms, self._dependencies
         standing, now = dependencies.limits_of_user(task), self._clock.now()
+        left_out = found.left_out(beside)
 
         async def user_room() -> UserRoom | None:
             if not dependencies.bind_user(standing):
                 return None
-            return await dependencies.left_to_user(standing, duration, beside.left_out)
+            return await dependencies.left_to_user(standing, duration, left_out)
 
         async def room() -> CampaignRoom | None:
-            imagined = Imagined(beside.left_out, beside.before)
+            imagined = Imagined(left_out, beside.before)
             until = max(slot.end for slot in slots)
             return await dependencies.room_of(terms, until, now, imagined)
 
@@ -457,9 +458,10 @@ class TaskPreviewer:
                 test=terms.test,
                 campaign=terms.campaign,
                 pool_task=beside.pool_task,
-                leaving_out=beside.left_out,
+                leaving_out=left_out,
                 quotas=True,
                 preview=True,
+                partly=None if beside.tentative is None else True,
             ),
             WantedRuns(
                 slots,
@@ -573,7 +575,8 @@ class TaskPreviewer:
         limits = considered.limits
         whole = (now + limits.margin, now + limits.horizon)
         slot = Slot(whole[0], 1, *whole)
-        case = self._case(task, [slot], shortest_run, ConcurrentPlanning(left_out=left_out))
+        beside = ConcurrentPlanning(left_out=left_out)
+        case = self._case(replace(considered, edited=None), [slot], shortest_run, beside)
         asked = await self._plans.collect(case)
         if asked.failures:
             why = several([failure.reason for failure in asked.failures.values()])
@@ -756,10 +759,11 @@ def _displaced_runs(
         for run in forecast.displaced_runs(name, choices, impact)
     ]
     may = considered.plan.displacing.yielding
-    if may is None:
-        return lost, sum(impact.displaced_count for impact in impacts.values())
-    lost = [run for run in lost if run.run in may]
-    return lost, len(lost)
+    count = sum(impact.displaced_count for impact in impacts.values())
+    if may is not None:
+        lost = [run for run in lost if run.run in may]
+        count = len(lost)
+    return [*lost, *considered.gave_way], count + len(considered.gave_way)
 
 
 def participant_answer(considered: ConsideredTask, participant: Listed) -> ParticipantAnswer:
@@ -784,9 +788,11 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
 
 def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, Reason | None]:
     """Return in how many windows a participant has time, and the reason for the first other."""
-    slots, duration = considered.placed.asked.slots, considered.task.terms.duration
+    slots, duration = considered.agenda.slots, considered.task.terms.duration
     told = {offer.name: considered.plan.proposals[offer.name]}
     quotas = QuotaCount.of(told)
     alone = choose(slots, [offer], duration, None, (), quotas)
     reasons = unplaced_reasons(slots, alone, duration, [offer], told, quotas)
-    return len(alone), next((why.of(offer.name) for why in reasons.values()), None)
+    return len(considered.kept) + len(alone), next(
+        (why.of(offer.name) for why in reasons.values()), None
+    )

@@ -130,6 +130,8 @@ class PoolTask:
     next_slot: int | None
     due_at: int | None
     rounds_left: int | None
+    limit: LimitStanding = field(default_factory=LimitStanding)
+    """Its standing with the limits of this host, which may bind the user whose task it is."""
 
     @property
     def campaign(self) -> str:

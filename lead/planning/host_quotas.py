@@ -50,13 +50,23 @@ class TakenQuotas:
         self._provisional: list[tuple[_Key, Counter[_Place]]] = []
 
     def give(
-        self, name: str, limits: Iterable[ToldLimit], starts: Sequence[int], duration: int
+        self,
+        name: str,
+        limits: Iterable[ToldLimit],
+        starts: Iterable[int],
+        duration: int,
+        *,
+        back: bool = False,
     ) -> None:
-        """Count runs with these starts toward these limits of a participant, provisionally."""
+        """Count runs with these starts toward these limits of a participant, provisionally.
+
+        With ``back``, they count no more.
+        """
         for told in limits:
             amounts: Counter[_Place] = Counter()
+            amount = math.ceil(told.amount)
             for start in starts:
-                amounts[_place(told, start, duration)] += math.ceil(told.amount)
+                amounts[_place(told, start, duration)] += -amount if back else amount
             self._provisional.append((_key(name, told), amounts))
 
     def keep(self) -> None:

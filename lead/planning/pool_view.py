@@ -15,6 +15,7 @@ from typing import Any
 
 from lead.model.records import OpenTerm, PoolTask, UnplannedSeatTask
 from lead.planning.agenda import Slot
+from lead.planning.limited_time import UserRoom
 from lead.planning.node_views import comparable_value, exact_number
 from lead.planning.reserved import ReservedTime
 from lead.policy.view import (
@@ -67,7 +68,7 @@ class SeatCase:
     which ``held`` are occupied. ``before`` has each seat's previous node, ``used_at`` is the start
     of the last term in which each node had a seat. ``able`` nodes could have a seat; ``unable``
     nodes could not, with the reason. Nodes that had its seats keep them if it is ``sticky``, and
-    come last if it is ``rotating``.
+    come last if it is ``rotating``. ``user`` is what the limits of this host leave to its user.
     """
 
     pool_task: PoolTask
@@ -87,6 +88,7 @@ class SeatCase:
     used_at: Mapping[str, int] = field(default_factory=dict)
     sticky: bool = True
     rotating: bool = False
+    user: UserRoom | None = None
 
     @property
     def name(self) -> str:

@@ -32,10 +32,15 @@ class UnreachablePeriod:
 
     def why(self) -> Reason:
         """Return the period as a reason, which stays the same while it lasts."""
-        prefix = f"{self.name} cannot be reached: "
-        if self.cause.startswith(prefix):
-            return unreachable(self.name, self.since, self.cause.removeprefix(prefix))
-        return no_valid_answer(self.name, self.since, self.cause)
+        return why_unanswered(self.name, self.since, self.cause)
+
+
+def why_unanswered(name: str, since: int, cause: str) -> Reason:
+    """Return why a participant cannot be asked that has given no answer since an instant."""
+    prefix = f"{name} cannot be reached: "
+    if cause.startswith(prefix):
+        return unreachable(name, since, cause.removeprefix(prefix))
+    return no_valid_answer(name, since, cause)
 
 
 def after_unanswered_question(

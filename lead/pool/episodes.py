@@ -27,6 +27,7 @@ from uuid import UUID
 
 import structlog
 
+from lead.exchange.user_limits import UserBounds
 from lead.model.participants import ProposalSource
 from lead.model.reasons import giving_seats_failed, lack_unknown, pool_has_enough, seats_lost
 from lead.model.records import (
@@ -78,7 +79,8 @@ log = structlog.get_logger()
 class SeatDependencies:
     """The functions of the node that the loop uses.
 
-    ``resources`` are the counted resources that runs of some test may need.
+    ``resources`` are the counted resources that runs of some test may need. ``users`` has the
+    limits of this host for users.
     ``take_back(task, reason)`` ends the ordinary task of a seat.
     """
 
@@ -86,6 +88,7 @@ class SeatDependencies:
     wanted_of: WantedOf
     needs: NeedsByTest
     resources: Collection[str]
+    users: UserBounds
     participant_of: Callable[[str], ProposalSource]
     seat_task: SeatTask
     take_back: Callable[[UUID, str], Awaitable[bool]]
@@ -128,7 +131,12 @@ class EpisodeLoop:
         self._phase = bounds.phase
         self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
         self._snapshots = EpisodeInputReader(
-            database, clock, limits, dependencies.needs, dependencies.resources
+            database,
+            clock,
+            limits,
+            dependencies.needs,
+            dependencies.resources,
+            dependencies.users,
         )
         self._driver = EpisodeDriver(
             clock, bounds.clock_limit, dependencies.participant_of, dependencies.seat_task, rng

@@ -20,6 +20,7 @@ from lead.exchange.preview import (
     chosen_on_node,
     participant_answer,
 )
+from lead.exchange.task_lists import plan_together
 from lead.model.reasons import (
     chosen_later,
     latest_starts_missed,
@@ -32,7 +33,7 @@ from lead.model.reasons import (
 from lead.model.records import Key, OpenTerm, PoolTask
 from lead.planning import forecast
 from lead.planning.seat_selection import SeatSearchAccount
-from lead.planning.tentative_bookings import TentativeBookings
+from lead.planning.tentative_bookings import TentativeBookings, TentativeTask
 from lead.pool.assignment import CaseResult, SeatTaskPlan, search_account_of
 from lead.pool.episode_driver import EpisodeDriver
 from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms
@@ -40,6 +41,7 @@ from lead.pool.membership import Membership
 from lead.pool.snapshot import EpisodeInputReader
 from lead.store import episodes
 from node.model.host_limits.rules import User
+from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
 from node.model.terms import term_length
@@ -144,7 +146,7 @@ class PoolTaskPreviewer:
 
         Instead of a plan it is why there is none.
         """
-        return await self._task_previewer.plan_together(requests)
+        return await plan_together(self._task_previewer, requests)
 
     async def _preview(
         self, document: TaskDocument, request: SeatRequest, user: User | None
@@ -157,7 +159,8 @@ class PoolTaskPreviewer:
         membership = Membership(
             listed, await self._seat_dependencies.known(), self._seat_dependencies.wanted_of
         )
-        pool_task = _drafted_pool_task(task, request, slot, self._clock.now())
+        standing = self._task_previewer.standing_of(task, user)
+        pool_task = _drafted_pool_task(task, request, slot, standing, self._clock.now())
         pool = listed[request.pool]
         length = term_length(request.choice or pool.choice, pool.term)
         horizon = self._bounds.limits.horizon
@@ -197,6 +200,7 @@ class PoolTaskPreviewer:
             bounds.limits,
             seat_dependencies.needs,
             seat_dependencies.resources,
+            seat_dependencies.users,
         )
         found = await reader.read(membership, pool, tasks, terms)
         if pool_task.id in found.broken:
@@ -219,18 +223,13 @@ class PoolTaskPreviewer:
 
     async def _seat_groups(self, result: CaseResult, user: User | None) -> list[SeatGroup]:
         """Preview the ordinary tasks of a term, each with the time of the earlier ones taken."""
-        tentative = TentativeBookings((), self._clock.now())
+        tentative = TentativeBookings()
         groups: list[SeatGroup] = []
-        for part in result.parts:
+        for number, part in enumerate(result.parts):
             group = await self._seat_group(result, part, tentative, user)
-            task, placed = group.considered.task, group.considered.placed
-            names = [participant.name for participant in task.terms.participants]
-            kind, duration = task.terms.scheduling_class, task.terms.duration
-            starts = [choice.starts_at for choice in placed.choices]
-            of = task.terms.test, task.terms.priority
-            tentative.give(names, kind, starts, duration, of)
-            tentative.count(group.considered.plan.proposals, starts, duration)
-            tentative.keep()
+            terms, plan = group.considered.task.terms, group.considered.plan
+            task = TentativeTask.of(number, terms, terms.priority)
+            tentative.take(task, plan.proposals, plan.choices)
             groups.append(group)
         return groups
 
@@ -253,7 +252,9 @@ class PoolTaskPreviewer:
         return SeatGroup({n: result.taken[n] for n in part.seats}, considered)
 
 
-def _drafted_pool_task(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolTask:
+def _drafted_pool_task(
+    task: StoredTask, request: SeatRequest, slot: int, standing: LimitStanding, now: int
+) -> PoolTask:
     """Return a drafted pool task as the lead would read it from the database."""
     return PoolTask(
         id=task.id,
@@ -263,6 +264,7 @@ def _drafted_pool_task(task: StoredTask, request: SeatRequest, slot: int, now: i
         next_slot=slot,
         due_at=now,
         rounds_left=task.terms.schedule.max_runs,
+        limit=standing,
     )
 
 

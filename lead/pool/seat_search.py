@@ -338,8 +338,9 @@ class SeatSearch:
         crowded = self._nodes_left_out_by_spread(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
         full = [name for name in order if name in slots.full or slots.found.get(name) == NO_TIME]
-        for name in taken:
-            self._take_time(slots, [name, *slots.fixed], starts[name])
+        groups = [taken] if slots.case.request.together and taken else [[name] for name in taken]
+        for group in groups:
+            self._take_time(slots, [*group, *slots.fixed], starts[group[0]])
         return SeatSearchResult(
             seats, first, named, reasons, refused, full, placed.slips, starts, crowded
         )
@@ -348,6 +349,7 @@ class SeatSearch:
         """Take the time of runs with these starts on each of these nodes, unless it is dropped."""
         self._tentative.give(names, slots.kind, starts, slots.case.pool_task.terms.duration)
         told = {name: slots.proposals[name] for name in names if name in slots.proposals}
+        told |= {offer.name: slots.proposals[offer.name] for offer in slots.reserved}
         self._tentative.count(told, starts, slots.case.pool_task.terms.duration)
 
     def _nodes_left_out_by_spread(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
@@ -394,7 +396,7 @@ class SeatSearch:
         if withheld is not None:
             return withheld
         offers = [self._time_left(slots, each) for each in participants]
-        offers += slots.reserved
+        offers += slots.own_offers()
         duration = slots.case.pool_task.terms.duration
         quotas = slots.quotas(offers)
         reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals, quotas)
@@ -408,7 +410,9 @@ class SeatSearch:
         others = [self._time_left(slots, each) for each in slots.fixed]
         if (others or slots.reserved) and not slots.choices(others):
             slot, duration = slots.slots[0], slots.case.pool_task.terms.duration
-            return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)
+            offers = [*others, *slots.own_offers()]
+            quotas = slots.quotas(offers)
+            return unplaced_reason(0, slot, duration, offers, slots.proposals, quotas)
         return self._cache.why(name, slots.request)
 
     def _withheld_reason(self, slots: SeatSlots, name: str, offer: Offer) -> Reason | None:

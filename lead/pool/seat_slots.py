@@ -14,6 +14,7 @@ from lead.exchange.collection import offer_of
 from lead.model.reasons import too_much_to_displace
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.host_quotas import QuotaCount, TakenQuotas
+from lead.planning.limited_time import NAME
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import NO_TIME, SpreadLimit, TimeFound, time_found
@@ -21,7 +22,7 @@ from lead.policy.fill import reservations
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun, ReservationView
 from node.model.reason import Reason
-from node.model.spans import Span, clip, intersect, normalise
+from node.model.spans import Span, clip, intersect, normalise, subtract
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -73,13 +74,18 @@ class SeatSlots:
         return min(len(self.case.empty), self.placement.wanted)
 
     def close_reserved_time(self, now: int) -> None:
-        """Leave out the pool's time that is reserved for others, or in which limits are reached."""
+        """Leave out the pool's time that is reserved for others, or in which limits are reached.
+
+        These are limits of its campaign, and those of this host for its user.
+        """
         if not self.slots:
             return
-        duration, closed = self.case.pool_task.terms.duration, self.case.closed
+        case, duration, closed = self.case, self.case.pool_task.terms.duration, self.case.closed
         room = CampaignRoom(self.case.pool_task.campaign, self.placement.full)
         answers = [(closed.name, closed.offer(self.slots, duration, now))] if closed.spans else []
         answers += [(room.name, room.offer(self.slots, duration, now))] if room.binds else []
+        if case.user is not None and case.user.binds:
+            answers.append((NAME, case.user.offer(self.slots, duration, now)))
         for name, (offer, proposal) in answers:
             self.proposals[name] = proposal
             self.reserved.append(offer)
@@ -194,8 +200,18 @@ class SeatSlots:
         self, offers: Sequence[Offer], rng: random.Random | None = None
     ) -> list[ChosenStart]:
         """Choose the starts of runs on all nodes with these offers, outside reserved time."""
-        duration, quotas = self.case.pool_task.terms.duration, self.quotas(offers)
-        return choose(self.slots, [*offers, *self.reserved], duration, rng, (), quotas)
+        whole = [*offers, *self.own_offers()]
+        duration = self.case.pool_task.terms.duration
+        return choose(self.slots, whole, duration, rng, (), self.quotas(whole))
+
+    def own_offers(self) -> Iterator[Offer]:
+        """Yield what this host itself leaves beside the seats that were given."""
+        for offer in self.reserved:
+            reach = self.slots[0].start, max(slot.end for slot in self.slots)
+            limits = self._taken.closed(offer.name, self.proposals[offer.name], *reach)
+            closed = normalise([(each.starts_at, each.ends_at) for each in limits])
+            free = subtract(normalise(offer.free), closed) if closed else offer.free
+            yield Offer(offer.name, free, free)
 
     def quotas(self, offers: Sequence[Offer]) -> QuotaCount | None:
         """Return a count of the quotas of those who offer this time; None if they have none."""
@@ -207,7 +223,7 @@ class SeatSlots:
         duration = self.case.pool_task.terms.duration
         free = {
             name: reduce(
-                intersect, (normalise(it.free_displacing) for it in [*own, *self.reserved])
+                intersect, (normalise(it.free_displacing) for it in [*own, *self.own_offers()])
             )
             for name, own in offers.items()
         }

@@ -8,9 +8,11 @@ from uuid import UUID
 
 import structlog
 
+from lead.exchange.user_limits import UserBounds
 from lead.model.reasons import refused_before
 from lead.model.records import FinishedTerm, OpenTerm, PolicyMemory, PoolTask, TurnedDown
 from lead.planning.agenda import Limits
+from lead.planning.limited_time import UserRoom
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
@@ -35,7 +37,7 @@ from node.model.reason import Reason
 from node.model.terms import open_slots
 from node.model.wire.seats import SeatRequest
 from node.runtime.clock import Clock
-from node.store.database import Database
+from node.store.database import Connection, Database
 from node.store.pools import StoredPool
 
 log = structlog.get_logger()
@@ -95,13 +97,18 @@ class EpisodeInputReader:
         limits: Limits,
         needs: NeedsByTest,
         resources: Collection[str],
+        users: UserBounds,
     ) -> None:
-        """``limits`` are those of planning; ``resources`` are counted resources tests may need."""
+        """``limits`` are those of planning; ``resources`` are counted resources tests may need.
+
+        ``users`` has the limits of this host for users.
+        """
         self._database = database
         self._clock = clock
         self._limits = limits
         self._needs = needs
         self._resources = frozenset(resources)
+        self._users = users
         self._pools_with_note: set[str] = set()
 
     async def read(
@@ -125,7 +132,12 @@ class EpisodeInputReader:
             )
             sorted_terms = self._cases_of(membership, pool, tasks, terms, now)
             remembered = await episodes.policy_state(connection, pool.name)
-            cases = [case for case in sorted_terms.due if case.begins is not None]
+            rooms = await self._read_user_rooms(connection, tasks, now)
+            cases = [
+                replace(case, user=rooms.get(case.pool_task.id))
+                for case in sorted_terms.due
+                if case.begins is not None
+            ]
             runs = await read_runs(connection, scope, cases, self._needs)
             history = await read_history(connection, scope)
             returnable = await read_returnable(connection, pool.name, cases, now)
@@ -155,6 +167,19 @@ class EpisodeInputReader:
             broken=sorted_terms.broken,
             left=terms.left,
         )
+
+    async def _read_user_rooms(
+        self, connection: Connection, tasks: Sequence[PoolTask], now: int
+    ) -> dict[UUID, UserRoom]:
+        """Return by task what the limits of this host leave to its user, where they bind."""
+        bound = {it.id: (it.limit, it.terms.duration) for it in tasks if self._users.bind(it.limit)}
+        rooms = {
+            (limit, duration): UserRoom(
+                *await self._users.left_to_user(connection, limit, duration, now)
+            )
+            for limit, duration in set(bound.values())
+        }
+        return {task: rooms[of] for task, of in bound.items()}
 
     def _log_note(self, pool: str, note: str | None) -> None:
         """Log the note once as long as there is one: episodes may follow within seconds."""

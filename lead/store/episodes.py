@@ -34,6 +34,7 @@ from lead.model.records import (
     TurnedDown,
     UnplannedSeatTask,
 )
+from lead.store.planning import take_standing
 from node.model import times
 from node.model.spans import Span
 from node.model.task_terms import take_terms
@@ -55,7 +56,7 @@ async def tasks_with_terms_to_open(connection: Connection, now: int, limit: int)
 
 
 def _pool_task(row: dict[str, Any]) -> PoolTask:
-    return PoolTask(terms=take_terms(row), **row)
+    return PoolTask(terms=take_terms(row), limit=take_standing(row), **row)
 
 
 async def tasks_with_empty_seats(connection: Connection, now: int, limit: int) -> list[PoolTask]:

@@ -92,13 +92,18 @@ def _claim(row: dict[str, Any]) -> Claim:
         task=row.pop("task_id"),
         state=TaskState(row.pop("state")),
         terms=take_terms(row),
-        limit=LimitStanding(
-            row.pop("limit_rule"),
-            row.pop("limit_refusal"),
-            row.pop("run_bytes"),
-            user=row.pop("limit_user"),
-        ),
+        limit=take_standing(row),
         **row,
+    )
+
+
+def take_standing(row: dict[str, Any]) -> LimitStanding:
+    """Remove from a row of a task how it stands with the limits of this host, and return it."""
+    return LimitStanding(
+        row.pop("limit_rule"),
+        row.pop("limit_refusal"),
+        row.pop("run_bytes"),
+        user=row.pop("limit_user"),
     )
 
 
@@ -161,6 +166,10 @@ async def run_counts(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID
     """Return by task how many runs count toward its ``max_runs``; waiting slots do not."""
     rows = await connection.fetch(_SQL["counted_runs"], list(tasks), sorted(runstate.NOT_COUNTED))
     return {row[0]: row[1] for row in rows}
+
+
+booked_starts: Query[[UUID], dict[int, int]] = _SQL.by_key("booked_starts")
+"""Return by slot the starts of the booked runs of a task."""
 
 
 @dataclass(frozen=True)

@@ -604,7 +604,7 @@ class Peer:
         if not self._leaves_out and request.leaving_out is not None:
             request = request.model_copy(update={"leaving_out": None})
         if not self._tells_quotas:
-            unknown = dict.fromkeys(("quotas", "introduction", "preview"))
+            unknown = dict.fromkeys(("quotas", "introduction", "preview", "partly"))
             request = request.model_copy(update=unknown)
         return await self._peers.batches_of(self).proposals.ask(request)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from node.model import times
 from node.model.errors import ChangedSince
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 from node.model.scheduling import first_slot
 from node.model.secrets import REDACTED, is_kept, name_of
+from node.model.task_terms import TaskTerms
 
 EVERY_SLOT = 0
 NO_SLOT = times.LATEST - 1
@@ -94,6 +95,12 @@ class PlacementTerms:
     """Spec, tool, class, and duration. If one of them changes, all runs are given up."""
     recurrence: Recurrence
     slip_random: bool
+
+    @classmethod
+    def of(cls, terms: TaskTerms) -> Self:
+        """Return those of a task."""
+        measured = terms.spec, terms.tool, terms.scheduling_class, terms.duration
+        return cls(measured, terms.recurrence, terms.schedule.slip_random)
 
 
 def first_given_up_slot(old: PlacementTerms, new: PlacementTerms, surplus: int | None) -> int:

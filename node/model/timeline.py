@@ -81,7 +81,8 @@ class TimelineQuestion:
     means any.
     ``closed`` are the reservations that do not admit the run, the time kept for other leads, and
     the time that limits of the host close. ``left_out`` is the task, with the identity of its lead,
-    whose runs count for nothing unless they are fixed.
+    whose runs count for nothing unless they are fixed. With ``partly``, obstacles of windows that
+    are free for a part are wanted, too.
     """
 
     windows: Sequence[Span]
@@ -94,6 +95,7 @@ class TimelineQuestion:
     yielding: frozenset[UUID] | None = None
     rank: int = OWN
     left_out: tuple[UUID, str] | None = None
+    partly: bool = False
 
     @property
     def precedence(self) -> Precedence:
@@ -238,6 +240,15 @@ def gives_way(booking: Booking, question: TimelineQuestion) -> bool:
 def trim_window(question: TimelineQuestion, window: Span) -> Span:
     """Return the window within what the node allows; empty (start ≥ end) if nothing is left."""
     return max(window[0], question.earliest), min(window[1], question.latest)
+
+
+def windows_to_explain(question: TimelineQuestion, free: FreeRanges) -> list[int]:
+    """Return the windows of which the obstacle is wanted: those without time, or not all free."""
+    if not question.partly:
+        return free.without
+    whole = set(free.free_displacing)
+    cuts = [trim_window(question, window) for window in question.windows]
+    return [index for index, cut in enumerate(cuts) if cut[0] < cut[1] and cut not in whole]
 
 
 def _free_by_window(

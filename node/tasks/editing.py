@@ -34,7 +34,6 @@ from node.model.outcomes import PlanningOutcome
 from node.model.readiness import LEAD_SILENT
 from node.model.scheduling import default_slip
 from node.model.secrets import without_sealed
-from node.model.task_terms import TaskTerms
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
@@ -475,7 +474,7 @@ class TaskEditor:
         if max_runs is not None:
             surplus = await changes.first_surplus_slot(connection, old.id, max_runs)
         return changed.first_given_up_slot(
-            _placement_terms(old.terms), _placement_terms(new.terms), surplus
+            PlacementTerms.of(old.terms), PlacementTerms.of(new.terms), surplus
         )
 
     async def _free_runs(
@@ -645,14 +644,6 @@ def _check_type(task: StoredTask, wanted: Mapping[str, Any]) -> None:
             f"cannot be changed (currently {task.terms.test}); cancel the task and create a new one"
         )
         raise InvalidDocument([FieldFault("/test/type", reason)])
-
-
-def _placement_terms(terms: TaskTerms) -> PlacementTerms:
-    return PlacementTerms(
-        measured=(terms.spec, terms.tool, terms.scheduling_class, terms.duration),
-        recurrence=terms.recurrence,
-        slip_random=terms.schedule.slip_random,
-    )
 
 
 def _longest_delays(founds: Sequence[StoredTask]) -> dict[UUID, int]:

@@ -27,12 +27,14 @@ from node.model.timeline import (
     FreeRanges,
     Occupation,
     OccupiedSpan,
+    Precedence,
     TimelineQuestion,
     free_ranges,
     free_ranges_beside,
     obstacles,
     occupation_of,
     trim_window,
+    windows_to_explain,
 )
 from node.model.wire.participants import (
     QUOTAS_MAX,
@@ -140,7 +142,10 @@ class Proposals:
                 question,
                 each,
                 self._obstacles_for_lead(
-                    limit.lead, question, obstacles(question, each.without, runs), now
+                    limit.lead,
+                    question,
+                    obstacles(question, windows_to_explain(question, each), runs),
+                    now,
                 ),
                 now,
                 limit,
@@ -216,18 +221,23 @@ class Proposals:
             yielding=None if request.yielding is None else frozenset(request.yielding),
             rank=limited.rank,
             left_out=None if request.leaving_out is None else (request.leaving_out, lead),
+            partly=bool(request.partly),
         )
 
     async def _free_and_blocking(
         self, connection: Connection, questions: Sequence[TimelineQuestion], now: int
     ) -> tuple[list[FreeRanges], list[Booking]]:
-        """Return the free ranges by question, and the runs in windows without any."""
+        """Return the free ranges by question, and the runs in windows whose obstacle is wanted."""
         free = await self._free_ranges(connection, questions, now)
-        full = [it for each in zip(questions, free, strict=True) for it in _full_windows(*each)]
-        if not full:
+        told = [
+            question.windows[index]
+            for question, each in zip(questions, free, strict=True)
+            for index in windows_to_explain(question, each)
+        ]
+        if not told:
             return free, []
         fixed_before = now + self._settings.start_margin
-        return free, await bookings.blocking_runs(connection, full, fixed_before)
+        return free, await bookings.blocking_runs(connection, told, fixed_before)
 
     async def _free_ranges(
         self, connection: Connection, questions: Sequence[TimelineQuestion], now: int
@@ -349,7 +359,13 @@ def _proposal(
         reason=None if free.free_displacing else _why_no_time(question, in_the_way),
         particular=for_some or limited.binds,
         quotas=limited.quotas,
+        precedence=_told_precedence(limited.request, question),
     )
+
+
+def _told_precedence(request: ProposalRequest, question: TimelineQuestion) -> Precedence | None:
+    """Return the precedence of a preview's runs; None where only named runs may give way."""
+    return question.precedence if request.preview and request.yielding is None else None
 
 
 def obstacle(

@@ -153,6 +153,7 @@ class Trio:
                     "SELECT lost.starts_at, run.starts_at FROM run AS lost "
                     "INNER JOIN run ON lost.displaced_by = run.id "
                     "WHERE lost.state = 'displaced' AND lost.participant IS NOT NULL "
+                    "AND run.participant IS NOT NULL "
                     "AND run.task_id = $1",
                     UUID(task),
                 )
@@ -160,9 +161,14 @@ class Trio:
         return sorted(found)
 
     async def settle(self) -> None:
-        """Plan until nothing is due: tasks that were planned at once may meet each other."""
-        for _ in range(20):
+        """Plan until nothing is due: tasks that were planned at once may meet each other.
+
+        Leads are told meanwhile which of their runs gave way.
+        """
+        for _ in range(40):
             await self.work()
+            for node in (self.a.node, self.b, self.c):
+                await node.outbox.run_once()
             [[due]] = await self.a.rows(
                 "SELECT count(*) FROM planning WHERE plan_at <= $1", self.clock.now()
             )

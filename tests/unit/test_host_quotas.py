@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lead.planning.agenda import Slot
 from lead.planning.host_quotas import QuotaCount
-from lead.planning.placement import Offer, choose
-from lead.planning.tentative_bookings import TentativeBookings
+from lead.planning.placement import ChosenStart, Offer, choose
+from lead.planning.tentative_bookings import TentativeBookings, TentativeTask
 from lead.planning.unplaced import unplaced_reasons
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -135,17 +135,49 @@ def test_what_is_chosen_is_within_the_share_of_the_lead(
             assert reasons[slot.nominal].code == "lead-above-share"
 
 
+def exclusive(priority: int) -> TentativeTask:
+    """Return a task of exclusive runs at b, whose key is its priority."""
+    kind = SchedulingClass.EXCLUSIVE
+    return TentativeTask(priority, "idle", priority, kind, DURATION, ["b"])
+
+
+def test_runs_of_a_task_that_is_planned_before_give_way_as_booked_ones_would() -> None:
+    """What has a lower precedence there is free if it gives way, and then as if it never was."""
+    tentative, [slot] = TentativeBookings(), slots([DAY], 0)
+    kind = SchedulingClass.EXCLUSIVE
+    answers = {
+        rank: proposal([slot], told(2)).model_copy(update={"precedence": (0, rank)})
+        for rank in (3, 4, 5)
+    }
+    low = [ChosenStart(slot, DAY, displacing=False)]
+    assert tentative.take(exclusive(4), {"b": answers[4]}, low) == []
+    offer = Offer("b", answers[4].free, answers[4].free)
+    for rank, left in ((3, []), (4, []), (5, [(DAY, DAY + DURATION)])):
+        beside, told_ = tentative.beside(offer, answers[rank], [slot], (kind, DURATION))
+        assert (beside.free, beside.free_displacing) == ([], left)
+        assert bool(told_.obstacles) is not bool(left)
+    high = [ChosenStart(slot, DAY, displacing=True)]
+    [lost] = tentative.take(exclusive(5), {"b": answers[5]}, high)
+    assert (lost.key, lost.name, lost.span, lost.by) == (4, "b", (DAY, DAY + DURATION), DAY)
+    assert tentative.quotas.used("b", told(2)) == {DAY: 2}
+    tentative.give_back(exclusive(4), {"b": answers[4]}, {DAY})
+    assert tentative.quotas.used("b", told(2)) == {DAY: 1}
+    [obstacle] = tentative.beside(offer, answers[4], [slot], (kind, DURATION))[1].obstacles
+    assert obstacle.why() == busy(kind, DAY, DAY + DURATION, "idle", 5)
+
+
 def test_what_is_given_to_a_task_is_told_to_the_next_as_if_it_was_booked() -> None:
     """Time, quotas, and loads that another task takes are in the way, each with its reason."""
-    tentative, normal = TentativeBookings((), 0), SchedulingClass.NORMAL
+    tentative, normal = TentativeBookings(), SchedulingClass.NORMAL
     asked = slots([DAY, DAY + HOUR, DAY + 2 * HOUR], 0)
     load = HostLoad(name="one", holder="a", load="runs", most=1, amount=1)
     answered = proposal(asked, load, told(1))
     offer = Offer("b", answered.free, answered.free)
     tentative.count({"b": proposal(asked, load)}, [DAY + 30], DURATION)
     tentative.count({"b": proposal(asked, told(1))}, [DAY + HOUR + 100], DURATION)
-    tentative.give(["b"], SchedulingClass.EXCLUSIVE, [DAY + 2 * HOUR], DURATION, ("idle", 3))
-    tentative.keep()
+    start = DAY + 2 * HOUR
+    booked = [ChosenStart(asked[2], start, displacing=False)]
+    tentative.take(exclusive(3), {"b": proposal(asked)}, booked)
     left, beside = tentative.beside(offer, answered, asked, (normal, DURATION))
     assert left.free == [(DAY, DAY + 30)]
     sentences = [each.why() for each in beside.obstacles]

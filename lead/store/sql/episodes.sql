@@ -20,7 +20,8 @@ placed AS (
         SELECT
             task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority,
             task.schedule, coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision,
-            pool.name AS pool, pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left, campaign.level
+            pool.name AS pool, pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left, campaign.level,
+            task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
         FROM pool_task
         INNER JOIN task ON pool_task.task_id = task.id
         INNER JOIN pool ON pool_task.pool_id = pool.id
@@ -32,7 +33,7 @@ placed AS (
 
 SELECT
     id, test, spec, tools, scheduling_class, duration, priority, schedule, campaign, reference, created_at, revision, pool,
-    request, next_slot, due_at, rounds_left
+    request, next_slot, due_at, rounds_left, limit_rule, limit_refusal, run_bytes, limit_user
 FROM placed
 WHERE place <= $2
 ORDER BY try_at, created_at, id;
@@ -42,7 +43,8 @@ ORDER BY try_at, created_at, id;
 SELECT
     task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
     coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
-    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
+    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
@@ -57,7 +59,8 @@ LIMIT $3;
 SELECT
     task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
     coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
-    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
+    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id

@@ -115,6 +115,9 @@ FROM unnest($1::uuid [], $2::timestamptz []) AS changed (task_id, planned_to)
 INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_to
 ORDER BY run.task_id, run.slot, run.attempt DESC;
 
+-- booked_starts --
+SELECT slot, starts_at FROM run WHERE task_id = $1 AND state IN ('booked', 'set-aside') ORDER BY slot;
+
 -- counted_runs --
 -- Slots whose runs count towards the tasks' max_runs.
 SELECT task_id, count(DISTINCT slot) FROM run

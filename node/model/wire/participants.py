@@ -113,6 +113,7 @@ Word = Annotated[str, Field(max_length=100)]
 Place = Annotated[int, Field(ge=0, lt=PARTICIPANTS_MAX)]
 Length = Annotated[int, Field(gt=0, lt=times.LATEST, strict=True)]
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
+Rank = Annotated[int, Field(ge=-9, le=9, strict=True)]
 Epoch = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Revision = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Attempt = Annotated[int, Field(ge=1, lt=2**15, strict=True)]
@@ -229,7 +230,8 @@ IfIntroduced = Annotated[
 class ProposalRequest(Document):
     """A request for free ranges; windows are sorted by start and at least ``duration`` long.
 
-    ``quotas``, ``introduction``, and ``preview`` are only for nodes that have the feature.
+    ``quotas``, ``introduction``, ``preview``, and ``partly`` are only for nodes that have the
+    feature.
     """
 
     task: UUID
@@ -251,6 +253,12 @@ class ProposalRequest(Document):
         None,
         exclude_if=_is_absent,
         description="Whether nothing will be booked: it waits for nothing, and wants no time.",
+    )
+    partly: bool | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="Whether to tell the longest obstacle of windows that are free for a part, "
+        "too; only in previews of several tasks.",
     )
 
 
@@ -543,6 +551,12 @@ class Proposal(Document):
         exclude_if=_is_absent,
         description="The quotas and shares for which the runs count, and in a preview the limits "
         "of what there may be at one time; null if the node does not tell them.",
+    )
+    precedence: tuple[Rank, Priority] | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="The rank and the priority as which the runs would count here: what has lower "
+        "ones gives way to them. Only in previews.",
     )
 
 
