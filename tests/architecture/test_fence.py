@@ -85,6 +85,8 @@ OPEN_TO_LEAD = (
     "node.journal.outbox",
     # All changes of a task use the same lock.
     "node.store.tasks",
+    # The plan of an edit counts what the edit itself would free.
+    "node.store.changes",
     # What follows a run is created in the transaction that ends it, also if it found no time.
     "node.store.dependencies",
     # Whoever ends or changes a task tells what its lead would have told.

@@ -30,6 +30,7 @@ from tests.support.served_nodes import (
     Asker,
     Served,
     asker,
+    free_port,
     give_token,
     know,
     served,
@@ -368,6 +369,80 @@ async def test_random_priorities_displace_as_planned(trio: Trio, seed: int) -> N
             continue
         displaced += (await trio.compare(document))["displaced_count"]
     assert displaced
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 6))]
+)
+async def test_a_list_of_several_priorities_is_booked_as_planned(trio: Trio, seed: int) -> None:
+    """Runs of a list give way to later ones, and they and what waits for them are planned again."""
+    rng = random.Random(seed)
+    if seed % 2:
+        await limit(trio.b, RULE + 'most.runs = "6/PT1H"\nrank = "own"')
+    documents = []
+    for number in range(5):
+        often: dict[str, Any] = {"repeat": "PT10M", "max_runs": 4}
+        start = at(HOUR + number * times.MINUTE, **often, slip=rng.choice(["PT0S", "PT1M", "PT6M"]))
+        names = rng.choice(["ab", "bc", "ac", "abc", "a", "b"])
+        document = idle(*names, duration=rng.choice(["PT4M", "PT8M"]), **start)
+        documents.append({**document, "priority": rng.randrange(-3, 4)})
+    asked = [{**document, "runs": 512} for document in documents]
+    _, plans = await trio.a.ask("POST", "/v1/plans", asked)
+    _, created = await trio.a.ask("POST", "/v1/tasks", documents)
+    await trio.settle()
+    booked = [await trio.runs(each["task"]) for each in created["items"]]
+    planned = [told(each["plan"]) for each in plans["items"]]
+    assert [_starts(runs) for runs in booked] == [_starts(runs) for runs in planned]
+    assert any(each["plan"]["displaced_count"] for each in plans["items"])
+
+
+def _starts(runs: list[tuple[int, int | None, str | None]]) -> list[tuple[int, int | None]]:
+    return [(slot, start) for slot, start, _ in runs]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"schedule": {"max_runs": 12}},
+        {"priority": 6},
+        {"schedule": {"repeat": "PT15M"}},
+        pytest.param({"schedule": {"max_runs": 3}}, marks=pytest.mark.nightly),
+        pytest.param({"campaign": "other"}, marks=pytest.mark.nightly),
+    ],
+)
+async def test_an_edit_keeps_the_runs_that_its_plan_says(trio: Trio, patch: dict[str, Any]) -> None:
+    """Runs that an edit leaves booked stay where they are, though earlier time is free by now."""
+    await trio.a.ask("POST", "/v1/campaigns", {"name": "other"})
+    blocker = await trio.posted(idle("b", duration="PT8M", **at(HOUR)))
+    schedule = at(HOUR, repeat="PT10M", slip="PT9M", max_runs=6)
+    document = idle("a", "b", duration="PT1M", **schedule)
+    task = await trio.posted(document)
+    await trio.a.ask("DELETE", f"/v1/tasks/{blocker}")
+    await trio.settle()
+    edited = {**document, **patch, "schedule": {**schedule, **patch.get("schedule", {})}}
+    plan = await trio.planned({**edited, "instead_of": task})
+    status, answer = await trio.a.ask("PATCH", f"/v1/tasks/{task}", patch)
+    assert status == 200, answer
+    await trio.settle()
+    await trio.settle()
+    assert await trio.runs(task) == told(plan)
+    late = times.parse_instant(plan["starts"][0]["starts_at"]) - HOUR
+    assert late == (0 if "repeat" in patch.get("schedule", {}) else 8 * times.MINUTE)
+
+
+async def test_a_node_that_is_away_is_told_as_such(trio: Trio, tmp_path: Path) -> None:
+    """The plan has the sentence and the exit code of the task that is created only if it fits."""
+    card = trio.b.card.model_copy(update={"url": f"http://127.0.0.1:{free_port()}"})
+    async with trio.a.node.database.transaction() as connection:
+        await nodes.keep(connection, card, trio.clock.now())
+    await trio.a.node.directory.refresh()
+    document = idle("a", "b", **at(HOUR))
+    file = tmp_path / "task.json"
+    file.write_text(json.dumps(document))
+    assert (await trio.compare(document))["outcome"] == "unreachable"
+    planned = await trio.parley("plan", "task", "--file", str(file))
+    created = await trio.parley("task", "create", "--if-time", "--file", str(file))
+    assert (planned.code, created.code) == (5, 5), created.err
 
 
 @pytest.mark.parametrize("most", ['runs = "5/PT1H"', "tasks = 2", 'time = "PT6M/PT1H"'])

@@ -142,7 +142,7 @@ def exclusive(priority: int) -> TentativeTask:
 
 
 def test_runs_of_a_task_that_is_planned_before_give_way_as_booked_ones_would() -> None:
-    """What has a lower precedence there is free if it gives way, and then as if it never was."""
+    """Time of what has a lower precedence there is free if that gives way."""
     tentative, [slot] = TentativeBookings(), slots([DAY], 0)
     kind = SchedulingClass.EXCLUSIVE
     answers = {
