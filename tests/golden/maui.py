@@ -15,7 +15,7 @@ from lead.policy.feasible.availability import CapacityBasis, available_amount, s
 from lead.policy.feasible.deferral import DeferralRule, after_failed_start
 from lead.policy.fill.backfill import BackfillChoice, RunWorth, free_windows, runs_to_start
 from lead.policy.preempt.flagged import find_preemption_refusal
-from lead.policy.select import last_available, linear_function, poorest
+from lead.policy.select import linear_function, rankings
 from lead.policy.throttle.active_limits import (
     Holder,
     LimitLevel,
@@ -326,13 +326,13 @@ def _nodes(given: Given) -> Given:
         free = {
             name: None if it is None else micros(it) for name, it in question["free_for"].items()
         }
-        ranking = last_available.ranking(free, micros(question["duration"]))
+        ranking = rankings.by_time_left(free, micros(question["duration"]))
         answer["lastavailable"] = (
             ranking[: question["k"]] if len(ranking) >= question["k"] else None
         )
     if "minresource" in given:
         question = given["minresource"]
-        answer["minresource"] = poorest.ranking(question["nodes"], question["needs"])[
+        answer["minresource"] = rankings.by_wealth(question["nodes"], question["needs"])[
             : question["k"]
         ]
     return answer

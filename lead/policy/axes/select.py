@@ -9,14 +9,7 @@ from fractions import Fraction
 
 from lead.policy.episode_figures import Board
 from lead.policy.feasible import work_fetch
-from lead.policy.select import (
-    affinity,
-    last_available,
-    least_loaded,
-    linear_function,
-    placement,
-    poorest,
-)
+from lead.policy.select import affinity, linear_function, placement, rankings
 from lead.policy.timetable import first_gap, free_times, timetable_for
 from lead.policy.view import Candidate, NodeView
 from node.model import times
@@ -48,7 +41,7 @@ class LeastLoaded:
         """Return this rule with the figures of one episode."""
 
         def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            return least_loaded.ranking(nodes, _booked_by_node(board, candidate))
+            return rankings.by_load(nodes, _booked_by_node(board, candidate))
 
         return Ranked(ranking)
 
@@ -105,7 +98,7 @@ class LastAvailable:
             free = free_times(
                 {name: busy[name] for name in by_name}, max(board.view.now, candidate.next_run_at)
             )
-            fitting = last_available.ranking(free, candidate.duration)
+            fitting = rankings.by_time_left(free, candidate.duration)
             return [by_name.pop(name) for name in fitting] + list(by_name.values())
 
         return Ranked(ranking)
@@ -124,7 +117,7 @@ class Poorest:
             needs = {name: amount or 0 for name, amount in candidate.needs.items()}
             # A node that does not state its amount of a resource counts as having what is needed.
             configured = {node.name: {**needs, **node.resources} for node in nodes}
-            return [by_name[name] for name in poorest.ranking(configured, needs)]
+            return [by_name[name] for name in rankings.by_wealth(configured, needs)]
 
         return Ranked(ranking)
 
@@ -206,7 +199,7 @@ class NeediestNodes:
 
         def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             count_placed()
-            return sorted(least_loaded.ranking(nodes, _booked_by_node(board, candidate)), key=need)
+            return sorted(rankings.by_load(nodes, _booked_by_node(board, candidate)), key=need)
 
         return Ranked(ranking)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from lead.policy.select.last_available import ranking
+from lead.policy.select.rankings import by_time_left
 from lead.policy.timetable import PlacementRequest
 
 Free = Mapping[str, int | None]
@@ -104,7 +104,7 @@ def runs_to_start(
 def _nodes_for(request: PlacementRequest, free: Free) -> tuple[str, ...] | None:
     """Return the nodes a run would take: those with the least time left after it."""
     usable = {name: free[name] for name in free if name in set(request.nodes)}
-    fitting = ranking(usable, request.duration)
+    fitting = by_time_left(usable, request.duration)
     return tuple(fitting[: request.k]) if len(fitting) >= request.k else None
 
 

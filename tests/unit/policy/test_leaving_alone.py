@@ -27,7 +27,7 @@ from lead.policy.feasible.work_fetch import (
     amount_to_ask,
     buffer_of,
 )
-from lead.policy.select import last_available, least_loaded, linear_function, poorest
+from lead.policy.select import linear_function, rankings
 from lead.policy.view import Backoff, Deferral, NodeView
 from node.model import times
 from node.model.spare_capacity import SpareCapacity
@@ -187,7 +187,7 @@ def test_seats_do_not_add_up_across_nodes() -> None:
 )
 def test_nodes_with_the_least_left_come_first(free: dict[str, int | None], duration: int) -> None:
     """Only nodes that are free for long enough are ranked, those without an end last."""
-    ranked = last_available.ranking(free, duration)
+    ranked = rankings.by_time_left(free, duration)
     free_times = [free[name] for name in ranked]
     assert free_times == sorted(free_times, key=lambda it: 99 if it is None else it)
     assert set(ranked) == {name for name, has in free.items() if has is None or has >= duration}
@@ -200,15 +200,15 @@ def test_the_richest_node_is_spared() -> None:
         "small": {"mbps": 1_000, "lanes": 2},
         "odd": {"mbps": 10_000},
     }
-    assert poorest.ranking(configured, {"mbps": 500}) == ["odd", "small", "big"]
-    assert poorest.ranking(configured, {"mbps": 500, "lanes": 1}) == ["small", "big"]
-    assert poorest.ranking({}, {"mbps": 1}) == []
+    assert rankings.by_wealth(configured, {"mbps": 500}) == ["odd", "small", "big"]
+    assert rankings.by_wealth(configured, {"mbps": 500, "lanes": 1}) == ["small", "big"]
+    assert rankings.by_wealth({}, {"mbps": 1}) == []
 
 
 def test_quiet_nodes_come_first() -> None:
     """Nodes are sorted by load, then by last use; else they stay as listed."""
     nodes = [NodeView("d", load=0.5), NodeView("c", used_at=9), NodeView("b"), NodeView("a")]
-    assert [node.name for node in least_loaded.ranking(nodes)] == ["b", "a", "c", "d"]
+    assert [node.name for node in rankings.by_load(nodes)] == ["b", "a", "c", "d"]
 
 
 @pytest.mark.parametrize(
