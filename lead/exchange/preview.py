@@ -179,7 +179,7 @@ class ConsideredTask:
             replace(self.agenda, slots=tuple(sorted(slots, key=lambda slot: slot.nominal))),
             [*self.kept, *self.plan.choices],
             dict.fromkeys((slot.nominal for slot in over), over_by_now()) | dict(self.plan.reasons),
-            follows=None if after is None else after.task,
+            follows=after,
         )
 
     @property
@@ -407,6 +407,8 @@ class TaskPreviewer:
         schedule, created_at = task.terms.schedule, task.terms.created_at
         after = schedule.after
         known = beside.found if after is None else await self._dependencies.ends_of(after.task)
+        if after is not None and after.when is not None:
+            known = known[:1]  # the next one that may ask for a run, if any does
         now, duration = self._clock.now(), task.terms.duration
         if edited is None or after is not None:
             due = fresh_agenda(schedule, created_at, duration, limits, now, known)

@@ -134,10 +134,14 @@ def runs_found(
 
 
 @reason
-def follows_runs(task: UUID, found: Reason | None) -> str:
+def follows_runs(task: UUID, found: Reason | None, when: str | None = None) -> str:
     unknown = f"it follows task {task}, so that its times are known only when runs of that task end"
+    if when is not None:
+        unknown += f" with {when}"
     if found is None:
         return f"{unknown}; none of these is booked within the horizon now"
+    if when is not None:
+        return f"{unknown}; if the next one does: {found}"
     return f"{unknown}; if these end as they are booked now: {found}"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from lead.model.reasons import (
     first_run_beyond_horizon,
@@ -24,7 +23,7 @@ from node.model.reason import Reason
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.wire.impacts import Hour, Impact
 from node.model.wire.plans import Displaced, HourShare, Occupancy, Outcome
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Dependency, Schedule
 
 NOTHING_DUE = Agenda((), (), None, None, full=False)
 """The agenda of a task of which nothing is due."""
@@ -34,7 +33,7 @@ NOTHING_DUE = Agenda((), (), None, None, full=False)
 class ForecastPlacement:
     """The slots tried, the starts chosen for them, and by nominal start why others have none.
 
-    ``failure`` is set if nothing could be asked: the outcome, and why. ``follows`` is the task
+    ``failure`` is set if nothing could be asked: the outcome, and why. ``follows`` says
     whose booked runs the slots follow, if the task has no times of its own.
     """
 
@@ -42,7 +41,7 @@ class ForecastPlacement:
     choices: Sequence[ChosenStart] = ()
     reasons: Mapping[int, Reason] = field(default_factory=dict)
     failure: tuple[Outcome, Reason] | None = None
-    follows: UUID | None = None
+    follows: Dependency | None = None
 
     @property
     def windows(self) -> tuple[Slot, ...]:
@@ -65,7 +64,8 @@ class ForecastPlacement:
         if self.failure is not None:
             return self.failure[1]
         if self.follows is not None:
-            return follows_runs(self.follows, self._of_windows() if self.windows else None)
+            found = self._of_windows() if self.windows else None
+            return follows_runs(self.follows.task, found, self.follows.when)
         return self._of_windows()
 
     def _of_windows(self) -> Reason:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.long_polling import await_ready
-from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route, wait_query
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, PRINCIPAL, Query, Route, wait_query
 from node.api.runs import fetch
 from node.model.runstate import OVER
 from node.model.wire.runs import MetricView, RunInterval
@@ -19,7 +19,7 @@ NUMBER_MAX = 2**31 - 1
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """A page of a run's intervals; with ``wait``, when there are some or the run is over."""
-    node = request.app[NODE]
+    node, user = request.app[NODE], request[PRINCIPAL]
     requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     run = requests.identifier(request)
     at = requests.cursor(request)
@@ -29,10 +29,10 @@ async def list_(request: web.Request) -> web.StreamResponse:
     descending = requests.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
     find = intervals.find_last if descending else intervals.find_first
 
-    test = (await fetch(node, run)).test
+    test = (await fetch(node, run, user)).test
 
     async def fetch_intervals() -> tuple[list[Record], bool]:
-        over = (await fetch(node, run)).state in OVER
+        over = (await fetch(node, run, user)).state in OVER
         async with node.database.connection() as connection:
             rows = await find(connection, run, after, since, limit)
         return rows, bool(rows) or over

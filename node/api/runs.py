@@ -38,7 +38,7 @@ from node.model.named_archives import visible_error
 from node.model.nodekinds import NodeKind
 from node.model.outcome import Judgement
 from node.model.outside_leads import is_told_as_outside
-from node.model.principals import Principal
+from node.model.principals import HOST, Principal
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level
@@ -50,6 +50,7 @@ from node.model.wire.runs import (
     AttemptView,
     Decision,
     Explanation,
+    FollowUp,
     MetricView,
     PartView,
     Run,
@@ -78,6 +79,7 @@ STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 VERDICTS = frozenset(Level)
 OUTCOMES = frozenset(Judgement) - {Judgement.STALE}
 _DECISIONS_SHOWN = 20
+_FOLLOWING = frozenset({"asked_by", "followed_by"})
 
 
 def run_of(
@@ -102,7 +104,39 @@ def run_of(
         metrics=_metrics(node, row),
         attempts=tuple(AttemptView(**vars(each)) for each in attempts),
         total_loss=outcome is not None and outcome.judgement is Judgement.NO_ANSWER,
+        asked_by=None,
+        followed_by=None,
         parts=parts,
+    )
+
+
+async def with_follow_ups(
+    connection: Connection, found: Sequence[Run], user: Principal
+) -> list[Run]:
+    """Return runs with those that they follow, and that follow them, as this user sees them."""
+    ids = [run.id for run in found]
+    asked = dict(await runs.find_askers(connection, ids, user.only))
+    following: dict[UUID, list[FollowUp]] = {}
+    for row in await runs.find_follow_ups(connection, ids, user.only):
+        following.setdefault(row["asked_by"], []).append(_follow_up(row))
+    return [
+        run.model_copy(
+            update={
+                "asked_by": asked.get(run.id),
+                "followed_by": tuple(following.get(run.id, ())),
+            }
+        )
+        for run in found
+    ]
+
+
+def _follow_up(row: Record) -> FollowUp:
+    return FollowUp.from_row(
+        row,
+        run=row["run_id"],
+        task=row["task_id"],
+        headline=_headline(row),
+        outcome=outcome_of(row),
     )
 
 
@@ -131,8 +165,8 @@ def _metrics(node: NodeService, row: Record) -> tuple[MetricView, ...]:
     return tuple(MetricView(**vars(metric)) for metric in metrics)
 
 
-async def fetch(node: NodeService, run: UUID) -> Run:
-    """Return one run with its parts.
+async def fetch(node: NodeService, run: UUID, user: Principal = HOST) -> Run:
+    """Return one run with its parts, and what follows it, as this user sees it.
 
     :raises NotFound: there is none.
     """
@@ -143,8 +177,10 @@ async def fetch(node: NodeService, run: UUID) -> Run:
             raise NotFound(msg)
         parts = await runs.parts(connection, run)
         attempts = await runs.attempts_beside(connection, [run])
-    views = tuple(PartView.model_validate(vars(part)) for part in parts)
-    return run_of(node, row, views, attempts.get(run, ()))
+        views = tuple(PartView.model_validate(vars(part)) for part in parts)
+        whole = run_of(node, row, views, attempts.get(run, ()))
+        [found] = await with_follow_ups(connection, [whole], user)
+    return _run_for_user(found, user)
 
 
 def _run_for_user(run: Run, user: Principal) -> Run:
@@ -202,7 +238,7 @@ async def answer_page(request: web.Request, task: UUID | None) -> web.StreamResp
 
     rows = await await_ready(node, fetch_runs, requests.seconds(request))
     following = _next_cursor(rows, wanted.limit)
-    return responses.list_response(await _runs_for_user(request, rows), following, only)
+    return responses.list_response(await _runs_for_user(request, rows, only), following, only)
 
 
 async def _answer_named_runs(
@@ -212,20 +248,26 @@ async def _answer_named_runs(
     requests.refuse_other_parameters(request, "id", "fields", "requester")
     async with request.app[NODE].database.connection() as connection:
         rows = await runs.find_by_id(connection, ids, requests.requester(request))
-    return responses.list_response(await _runs_for_user(request, rows), None, only)
+    return responses.list_response(await _runs_for_user(request, rows, only), None, only)
 
 
-async def _runs_for_user(request: web.Request, rows: Sequence[Record]) -> list[Run]:
+async def _runs_for_user(
+    request: web.Request, rows: Sequence[Record], only: Collection[str] | None
+) -> list[Run]:
+    """Return runs as this user sees them; with what follows them if these fields are asked for."""
     node, user = request.app[NODE], request[PRINCIPAL]
     tried = [row["run_id"] for row in rows if row["attempt"] > 1 or row["state"] in CAME_TO_NOTHING]
+    follows = rows and only is not None and _FOLLOWING & set(only)
     attempts: dict[UUID, list[OtherAttempt]] = {}
-    if tried:
-        async with node.database.connection() as connection:
+    if not tried and not follows:
+        return [_run_for_user(run_of(node, row), user) for row in rows]
+    async with node.database.connection() as connection:
+        if tried:
             attempts = await runs.attempts_beside(connection, tried)
-    return [
-        _run_for_user(run_of(node, row, attempts=attempts.get(row["run_id"], ())), user)
-        for row in rows
-    ]
+        found = [run_of(node, row, attempts=attempts.get(row["run_id"], ())) for row in rows]
+        if follows:
+            found = await with_follow_ups(connection, found, user)
+    return [_run_for_user(run, user) for run in found]
 
 
 def _next_cursor(rows: Sequence[Record], limit: int) -> str | None:
@@ -245,7 +287,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     run = requests.identifier(request)
 
     async def fetch_run() -> tuple[Run, bool]:
-        current = _run_for_user(await fetch(node, run), request[PRINCIPAL])
+        current = await fetch(node, run, request[PRINCIPAL])
         return current, current.state in OVER
 
     return responses.document_response(
@@ -258,13 +300,13 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     run = requests.identifier(request)
     await node.termination.cancel_run(run)
-    return responses.document_response(_run_for_user(await fetch(node, run), request[PRINCIPAL]))
+    return responses.document_response(await fetch(node, run, request[PRINCIPAL]))
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
     """Return why this run is in its state, or did not take place."""
     node = request.app[NODE]
-    run = await fetch(node, requests.identifier(request))
+    run = await fetch(node, requests.identifier(request), request[PRINCIPAL])
     return responses.document_response(
         await run_explanation(node, run, run.slot, request[PRINCIPAL])
     )
@@ -289,6 +331,7 @@ async def run_explanation(node: NodeService, run: Run, slot: int, user: Principa
         sentence="; ".join(
             [
                 _sentence(run),
+                *_follow_up_sentences(run),
                 *_foreign_lead_sentences(run),
                 *_binding_sentences(node, run),
                 *map(_delivery_text, reversed(archivings)),
@@ -298,6 +341,15 @@ async def run_explanation(node: NodeService, run: Run, slot: int, user: Principa
         decisions=attempts,
         archivings=archivings,
     )
+
+
+def _follow_up_sentences(run: Run) -> list[str]:
+    """Return which run asked for this one, and what was measured because of this one."""
+    asked = [] if run.asked_by is None else [f"it follows run {run.asked_by}"]
+    return asked + [
+        f"followed by {it.headline}: {it.summary or it.reason or it.state}"
+        for it in run.followed_by or ()
+    ]
 
 
 def _foreign_lead_sentences(run: Run) -> list[str]:

@@ -567,7 +567,9 @@ async def _slot_explanation(
         msg = explain_missing_slot(task, slot)
         raise NotFound(msg + _place_of_slot(node, task, slot))
     run, known_slot = found
-    explained = await runs.run_explanation(node, await runs.fetch(node, run), known_slot, user)
+    explained = await runs.run_explanation(
+        node, await runs.fetch(node, run, user), known_slot, user
+    )
     if nearest is None:
         return explained
     asked, there = map(times.to_the_second, (slot, known_slot))

@@ -10,8 +10,8 @@ import click
 
 from node.cli.listing import collect, expected_members, measured_options
 from node.cli.options import options
-from node.cli.outcomes import common_causes, common_lines
-from node.cli.output import Column, Record, RecordLayout, readable_text
+from node.cli.outcomes import common_causes, common_lines, mark_of
+from node.cli.output import Column, Record, RecordLayout, printable_text, readable_text
 from node.cli.references import find_task_id, short
 from node.cli.session import ReadingSession, reads_node
 from node.cli.times import api_instant, local_time_text
@@ -25,7 +25,7 @@ OVER = ("finished", "failed", "missed", "unplaced")
 """The states of runs that nobody took back, and that no other attempt followed."""
 WRONG = ("failed", "missed", "not-planned", "no-answer", "bad")
 """The judgements of runs that gave no result, or one that is no good."""
-FIELDS = "id,task,headline,test,state,outcome,reason,starts_at,slots"
+FIELDS = "id,task,headline,test,state,outcome,reason,starts_at,slots,followed_by"
 """The fields of runs that are needed to group them."""
 READ_MAX = 5_000
 """Maximum number of runs that are read."""
@@ -70,7 +70,14 @@ def _cause_record(judgement: str, cause: str, runs: Sequence[Record]) -> dict[st
         "first_at": min(runs, key=_start)["starts_at"],
         "latest_at": latest["starts_at"],
         "run": latest["id"],
+        "followed_by": latest_follow_ups(runs),
     }
+
+
+def latest_follow_ups(runs: Iterable[Record]) -> Sequence[Record]:
+    """Return the runs that follow the latest of some that any follows; empty if none does."""
+    followed = [run for run in runs if run["followed_by"]]
+    return max(followed, key=_start)["followed_by"] if followed else ()
 
 
 def _start(run: Record) -> int:
@@ -88,12 +95,21 @@ def _headlines_text(cause: Record) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
+def _follow_ups_text(cause: Record) -> str:
+    """Return what the latest of these runs that asked for measurements led to."""
+    return "; ".join(
+        f"{each['headline']}: {each['summary'] or each['reason'] or each['state']}"
+        for each in cause["followed_by"]
+    )
+
+
 CAUSE = RecordLayout(
-    "count,outcome,cause,example,headlines,first_at,latest_at,run",
+    "count,outcome,cause,example,headlines,first_at,latest_at,run,followed_by",
     Column("runs", lambda cause: str(cause["count"]), whole=True),
     Column("outcome", lambda cause: cause["outcome"], whole=True),
     Column("why", _reason_text),
     Column("what", _headlines_text),
+    Column("followed by", _follow_ups_text, optional=True),
     Column("latest", lambda cause: local_time_text(cause["latest_at"]), whole=True),
     Column("run", lambda cause: short(cause["run"]), whole=True),
     empty="No run of that time went wrong. Look further back: parley run causes --from -7d",
@@ -102,11 +118,24 @@ CAUSE = RecordLayout(
 
 
 def cause_lines(causes: Sequence[Record], indent: str) -> list[str]:
-    """Return a line for each cause, of runs that need no name."""
+    """Return a line for each cause, of runs that need no name, and what followed them."""
+    lines = []
+    for each in causes:
+        lines.append(
+            f"{indent}{each['count']} {each['outcome']}: {readable_text(_reason_text(each))} "
+            f"(latest {local_time_text(each['latest_at'])}, run {short(each['run'])})"
+        )
+        lines += follow_up_lines(each["followed_by"], indent + "  ")
+    return lines
+
+
+def follow_up_lines(following: Sequence[Record], indent: str) -> list[str]:
+    """Return a line for each run that follows one: what it measured, or why nothing yet."""
     return [
-        f"{indent}{each['count']} {each['outcome']}: {readable_text(_reason_text(each))} "
-        f"(latest {local_time_text(each['latest_at'])}, run {short(each['run'])})"
-        for each in causes
+        f"{indent}{mark_of(each)} followed by {printable_text(each['headline'])}: "
+        f"{readable_text(each['summary'] or each['reason'] or each['state'])} "
+        f"({local_time_text(each['starts_at'])}, run {short(each['run'])})"
+        for each in following
     ]
 
 

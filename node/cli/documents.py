@@ -161,7 +161,11 @@ dependency_options = options("""
     --after TASK                Run after each run of TASK, instead of a schedule.
     --after-outcome [succeeded|ended]  Which runs of TASK to follow: ended includes failed ones
                                 [succeeded].
-    --after-within DURATION     How much later than the end of such a run to start [1h].
+    --after-within DURATION     How much later than the end of such a run to start [1h; 10m with
+                                --when].
+    --when CONDITION            Run only after runs of which this holds: "loss.forward > 1 %",
+                                no-answer, failed, "alert loss"; joined by and, or.
+    --per-hour 1..60            With --when: at most so many runs in an hour [2].
 """)
 """The options of a task that follows another one."""
 
@@ -258,7 +262,7 @@ async def _dependency(session: Session, given: Mapping[str, Any]) -> Document:
         after["outcome"] = given["after_outcome"]
     if given["after_within"] is not None:
         after["within"] = times.format_duration(given["after_within"])
-    return after
+    return after | given_values(given, "when", "per_hour")
 
 
 def _add_contexts_and_seats(document: Document, given: Mapping[str, Any]) -> None:

@@ -268,12 +268,16 @@ class _Posted:
 
     document: dict[str, Any]
     follows: str | None
+    condition: str | None
 
     def forecast_plan(self, plan: Plan) -> Plan:
         """Return its plan: if its times are not known, one run of it was tried instead."""
         if self.follows is None:
             return plan
-        words = f"follows {self.follows}, which does not exist yet; a run now: {plan.sentence}"
+        asked = f" when {self.condition}" if self.condition else ""
+        words = (
+            f"follows {self.follows}{asked}, which does not exist yet; a run now: {plan.sentence}"
+        )
         return plan.model_copy(update={"sentence": words})
 
 
@@ -283,7 +287,8 @@ def _posted_task(analysis: MeshAnalysis, key: str) -> _Posted:
     followed = terms.followed_key(pair.source, pair.dest)
     present = analysis.comparison.present.get(followed or "")
     document = terms.document(key, pair.source, pair.dest, present)
-    return _Posted({**document, "runs": _STARTS}, followed if present is None else None)
+    condition = None if terms.after is None else terms.after.when
+    return _Posted({**document, "runs": _STARTS}, followed if present is None else None, condition)
 
 
 def _preview_batches(keys: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -324,13 +329,18 @@ def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleDocumen
 def _followed_intervals(
     analysis: MeshAnalysis, intervals: Mapping[int, int | None]
 ) -> dict[int, int | None]:
-    """Return the interval of each entry that follows another one: that one's."""
+    """Return the interval of each entry that follows another one: that one's.
+
+    With a condition it is the least one that the bound of runs an hour allows.
+    """
     found = dict(intervals)
     pairs = analysis.expansion.pairs
     for pair in sorted(pairs.values(), key=lambda it: analysis.terms[it.measure].depth):
         followed = analysis.terms[pair.measure].followed_key(pair.source, pair.dest)
         if followed is not None:
-            found[pair.measure] = found.get(pairs[followed].measure)
+            interval = found.get(pairs[followed].measure)
+            least = analysis.terms[pair.measure].least_interval
+            found[pair.measure] = interval and max(interval, least)
     return found
 
 

@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 
-from node.cli.causes import FIELDS, OVER, READ_MAX, WRONG, cause_lines, read_runs, runs_by_cause
+from node.cli.causes import (
+    FIELDS,
+    OVER,
+    READ_MAX,
+    WRONG,
+    cause_lines,
+    follow_up_lines,
+    latest_follow_ups,
+    read_runs,
+    runs_by_cause,
+)
 from node.cli.listing import expected_members
 from node.cli.options import options
 from node.cli.outcomes import common_causes, common_lines, mark_of, outcome_text
@@ -45,7 +55,8 @@ def _cause_text(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    "headline,due,delivered,latest_at,summary,verdicts,figures,causes,common,outcome.judgement",
+    "headline,due,delivered,latest_at,summary,verdicts,figures,causes,common,outcome.judgement,"
+    "followed_by",
     Column("outcome", outcome_text, whole=True, optional=True),
     Column("what", lambda pair: pair["headline"]),
     Column("with a result", _delivered_text, whole=True),
@@ -190,6 +201,7 @@ def _measurement_record(
         "figures": list(_figures(finished)),
         "causes": runs_by_cause(run for run in runs if run["outcome"]["judgement"] in WRONG),
         "common": list(dict.fromkeys(it for run in runs for it in common.get(run["task"], ()))),
+        "followed_by": latest_follow_ups(runs),
     }
 
 
@@ -234,6 +246,8 @@ def pair_view(pair: Record) -> str:
         rows = [[_figure_name(each), *_values(each)] for each in pair["figures"]]
         lines.append(aligned_text([["", "latest", "median", "least", "greatest"], *rows], "    "))
     lines += cause_lines(pair["causes"], "  ")
+    if not any(cause["followed_by"] for cause in pair["causes"]):
+        lines += follow_up_lines(pair["followed_by"], "  ")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import click
 
 from node.cli import intervals
 from node.cli.bundles import export, replay, verify
+from node.cli.causes import follow_up_lines
 from node.cli.failures import print_error_lines
 from node.cli.follow import OPEN, PENDING, follow_run, follow_task
 from node.cli.groups import command_group
@@ -327,10 +328,13 @@ def run_view(run: Record) -> str:
     lines.append(pairs_text(first, indent="  "))
     if run["result"]:
         lines += ["", result_view(run["result"])]
+    if run.get("followed_by"):
+        lines += ["", *follow_up_lines(run["followed_by"], "  ")]
     particulars = (
         ("run", run["id"]),
         ("task", run["task"]),
         ("mesh", run["mesh"]),
+        ("asked by", run.get("asked_by") and f"run {run['asked_by']}"),
         ("class", _class_and_priority(run)),
         *(
             ("attempt" if number == 0 else "", text)

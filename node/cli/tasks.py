@@ -64,7 +64,10 @@ def schedule_text(task: Record) -> str:
     """Describe when a task runs: ``every PT5M until …``, ``after 1f2e3d4c``."""
     if after := task["after"]:
         within = duration_text(after["within"])
-        return f"after {short(after['task'])} {after['outcome']}, within {within}"
+        which = after["outcome"]
+        if condition := after.get("when"):
+            which = f"when {condition}, at most {after['per_hour']} an hour"
+        return f"after {short(after['task'])} {which}, within {within}"
     schedule = task["schedule"]
     words = ["once"]
     if schedule["repeat"]:
@@ -173,6 +176,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
       parley task create rtt --spec dest=192.0.2.7 --spec count=5
       parley task create throughput --spec source=a --spec dest=b --repeat 1h --slip 10m
       parley task create trace --spec dest=192.0.2.7 --after @-1 --after-within 10m
+      parley task create trace --spec dest=192.0.2.7 --after @-1 --when "loss > 1 %"
       parley task create --file task.json
     """  # noqa: D301 - click's mark for lines to keep
     session.output.require_fields(RUN if wait else TASK)

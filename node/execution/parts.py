@@ -117,8 +117,8 @@ class PartCollector:
         if not await runs.set_state(connection, [run.id], RunState.MISSED, part.reason, now):
             return
         await try_again(connection, run, [part.reason], now)
-        await dependencies.create_followers(connection, [run.id], now)
         await self._alert(connection, run, RunEvidence(Judgement.MISSED, part.reason), now)
+        await dependencies.create_followers(connection, [run.id], now)
         await self._notify(connection, run, RunState.MISSED)
         reason = f"{part.name}: {part.reason}"
         end = RunEnd(run=run.id, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
@@ -312,10 +312,10 @@ class PartCollector:
         if judgement is not None:
             if outcome.state is RunState.FAILED:
                 await try_again(connection, run, _part_reasons(run, parts), now)
-            await dependencies.create_followers(connection, [run.id], now)
             reason = outcome.judged.reason if outcome.judged else outcome.reason
             evidence = RunEvidence(judgement, reason, figures, path_of(outcome.result))
             await self._alert(connection, run, evidence, now)
+            await dependencies.create_followers(connection, [run.id], now, {run.id: figures})
         self._keep_latest(run, outcome, judgement, figures, now)
         about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
         fault = None if outcome.state is RunState.FINISHED else outcome.reason

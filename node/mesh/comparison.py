@@ -263,7 +263,7 @@ def _edit(
     }
     for name, (old, new) in plain.items():
         if old != new:
-            patch[name], before[name], after[name] = new, old, new
+            patch[name], before[name], after[name] = _replaced(old, new), old, new
     archived = (task.reference or {}).get("archives")
     if archived != wanted.reference(task.key).get("archives"):
         patch["archives"] = [dict(archive) for archive in wanted.archives]
@@ -280,6 +280,13 @@ def _edit(
     if task.reference != wanted.reference(task.key):
         patch["reference"] = _replacing_patch(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))
+
+
+def _replaced(old: Any, new: Any) -> Any:
+    """Return the merge patch that makes a value of another one, of which it may keep nothing."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {**dict.fromkeys(set(old) - set(new)), **new}
+    return new
 
 
 def _write_phases(wanted: MeshEntryTerms, *schedules: dict[str, Any]) -> None:
@@ -302,9 +309,5 @@ def _alerts_text(alerts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _replacing_patch(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch that replaces the old object completely."""
     removed = dict.fromkeys(set(old) - set(new))
-    nested = {
-        name: {**dict.fromkeys(set(old[name]) - set(value)), **value}
-        for name, value in new.items()
-        if isinstance(value, Mapping) and isinstance(old.get(name), Mapping)
-    }
-    return {**removed, **new, **nested}
+    nested = {name: _replaced(old.get(name), value) for name, value in new.items()}
+    return {**removed, **nested}

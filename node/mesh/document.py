@@ -95,6 +95,11 @@ class MeshDependency(DependencyTerms):
         description="The name of another entry, or its test if it has none: each task follows that "
         "entry's task of the same pair. Or the whole key of one task, label/source/dest."
     )
+    reverse: bool = Field(
+        default=False,
+        strict=True,
+        description="Follow the task of the pair the other way round: trace back what was lost.",
+    )
 
     @property
     def label(self) -> str:
@@ -103,7 +108,9 @@ class MeshDependency(DependencyTerms):
 
     def of_pair(self, source: str, dest: str) -> str:
         """Return the key of the task that the task of a pair follows."""
-        return self.key if "/" in self.key else f"{self.key}/{source}/{dest}"
+        if "/" in self.key:
+            return self.key
+        return "/".join((self.key, *((dest, source) if self.reverse else (source, dest))))
 
 
 class Measure(Document):

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from node.mesh.document import (
     Group,
@@ -43,7 +44,7 @@ from node.mesh.expansion import (
 from node.mesh.findings import Finding, FindingKind, similar_names
 from node.mesh.terms import end_fields
 from node.model.errors import FieldFault
-from node.model.figure_names import figure_faults
+from node.model.figure_names import condition_fault, figure_faults
 from node.model.recurrence import recurrence_faults
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.similar import first_names, similar_words
@@ -289,7 +290,10 @@ def _entry_name_findings(document: MeshDocument, measure: Measure, at: str) -> I
         name = measure.schedule
         remedy = f"{similar_names(name, document.schedules)} Or add a section [schedules.{name}]"
         yield _error_finding(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
-    for fault in _figure_faults(document, measure, at):
+    for fault in (
+        *_figure_faults(document, measure, at),
+        *_condition_faults(document, measure, at),
+    ):
         yield _error_finding(fault.pointer, fault.detail, "name figures as run list -o csv does")
     for index, name in enumerate(measure.archives):
         if name not in document.archives:
@@ -301,11 +305,28 @@ def _figure_faults(document: MeshDocument, measure: Measure, at: str) -> Iterato
     """Yield the thresholds and alerts of an entry that no result of its test can meet."""
     if (test := document.tests.get(measure.test)) is None:
         return
-    reference = {
-        "thresholds": measure.thresholds,
+    yield from figure_faults(test.type, _reference_of(measure), at)
+
+
+def _reference_of(measure: Measure) -> dict[str, Any]:
+    """Return the thresholds and alerts of an entry as the reference of its tasks has them."""
+    return {
+        "thresholds": {name: dict(each) for name, each in measure.thresholds.items()},
         "alerts": {name: dict(each) for name, each in measure.alerts.items()},
     }
-    yield from figure_faults(test.type, reference, at)
+
+
+def _condition_faults(document: MeshDocument, measure: Measure, at: str) -> Iterator[FieldFault]:
+    """Yield the condition of an entry, if no run of those that it follows can meet it."""
+    if measure.after is None:
+        return
+    followed = next((it for it in document.measure if it.label == measure.after.label), None)
+    test = None if followed is None else document.tests.get(followed.test)
+    if followed is None or test is None:
+        return
+    fault = condition_fault(measure.after.when, test.type, _reference_of(followed))
+    if fault is not None:
+        yield FieldFault(f"{at}/after/when", fault)
 
 
 def _dependency_findings(document: MeshDocument, expansion: Expansion) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from node.mesh.spreading import is_spread, start_of
 from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
-from node.model.wire.tasks import ScheduleDocument, ScheduleTimes
+from node.model.wire.tasks import PER_HOUR, ScheduleDocument, ScheduleTimes
 
 _MOMENTS = ("start", "until")
 _ENDS = ("source", "dest")
@@ -119,11 +119,18 @@ class MeshEntryTerms:
         """Return the key of the task that the task of a pair follows, None if it follows none."""
         return None if self.after is None else self.after.of_pair(source, dest)
 
+    @property
+    def least_interval(self) -> int:
+        """Return the least time from run to run that a condition leaves (µs); 0 without one."""
+        if self.after is None or self.after.when is None:
+            return 0
+        return times.HOUR // (self.after.per_hour or PER_HOUR)
+
     def dependency(self, followed: UUID | None) -> dict[str, Any] | None:
         """Return the dependency on this task as a node stores it; None without one."""
         if self.after is None or followed is None:
             return None
-        terms = self.after.model_dump(mode="json", exclude={"key"})
+        terms = self.after.model_dump(mode="json", exclude={"key", "reverse"})
         return {**terms, "task": str(followed)}
 
     def document(

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from node.model.conditions import UNUSUAL, rule_family
 from node.model.outcome import TROUBLE, Figure, Judgement, full_name
 from node.model.times import DAY, HOUR, MINUTE
 from node.model.wire.alerts import ALERTS, AlertTerms
@@ -30,8 +31,6 @@ from node.model.wire.meshes import Threshold, thresholds_of
 HIT, CALM, BETWEEN = "x", ".", "-"
 OUTCOME, PATH = "outcome", "path"
 """The names of rules that are about no figure."""
-UNUSUAL = ":change"
-"""The end of the name of a rule about what is usual."""
 
 SAMPLES_MIN = 8
 """Least number of earlier values by which one is called unusual."""
@@ -155,18 +154,12 @@ def evaluated(
 def _forget(memory: AlertMemory, rules: Sequence[AlertRule]) -> list[AlertChange]:
     """Forget the rules that the task has no more; return those of them that were raised."""
     names = {rule.name for rule in rules}
-    gone = [it for it in memory.marks if it not in names and _family(it) not in names]
+    gone = [it for it in memory.marks if it not in names and rule_family(it) not in names]
     for name in gone:
         del memory.marks[name]
     over = [name for name in gone if name in memory.raised]
     memory.raised = [name for name in memory.raised if name not in over]
     return [AlertChange(name, "over", "the task has this rule no more") for name in over]
-
-
-def _family(name: str) -> str:
-    """Return the name of a rule for all directions: ``loss`` of ``loss.forward``."""
-    figure, unusual, _ = name.partition(UNUSUAL)
-    return figure.partition(".")[0] + unusual
 
 
 def _marks(

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from node.model.alerts import OUTCOME, PATH
+from node.model.alerts import OUTCOME, PATH, rules_of
+from node.model.conditions import FigureBound, RaisedAlert, parse_condition, parts_of, rule_family
 from node.model.errors import FieldFault
-from node.model.similar import similar_words
+from node.model.outcome import Judgement
+from node.model.similar import similar_words, suggestion
 
 _WAYS = (".forward", ".backward", ".round_trip")
 
@@ -83,6 +85,35 @@ def figure_faults(test: str, reference: object, at: str = "/reference") -> Itera
         if name not in others and is_figure(test, name) and not bounded and not unusual:
             why = "has no threshold of this name, and no change: it would never be raised"
             yield FieldFault(f"{at}/alerts/{name}", why)
+
+
+def condition_fault(written: str | None, test: str, reference: object) -> str | None:
+    """Return why no run of a test meets a condition; None if some may.
+
+    ``reference`` is that of the task, whose thresholds and alerts may be asked for.
+    """
+    if written is None:
+        return None
+    thresholds = reference.get("thresholds") if isinstance(reference, Mapping) else None
+    rules = [rule.name for rule in rules_of(reference)]
+    for part in parts_of(parse_condition(written)):
+        match part:
+            case FigureBound(name) if not is_figure(test, name):
+                return f"{name} {unknown_figure(test, name)}"
+            case Judgement.FAIR | Judgement.BAD if not thresholds:
+                return f"no run is {part}: the task that is followed has no thresholds"
+            case RaisedAlert(name) if not rules or not _has_rule(rules, name):
+                what = "no alert is" if name is None else f"the alert {name} is not"
+                hint = f": {suggestion(name or '', rules)}" if rules else "; it has no thresholds"
+                return f"{what} raised by the task that is followed{hint}"
+    return None
+
+
+def _has_rule(rules: Sequence[str], name: str | None) -> bool:
+    """Return whether an alert of this name may be raised by some rule; None is any name."""
+    if name is None:
+        return True
+    return any(name in {rule, rule_family(rule)} or rule_family(name) == rule for rule in rules)
 
 
 def unknown_figure(test: str, name: str, special: frozenset[str] | set[str] = frozenset()) -> str:

@@ -683,6 +683,10 @@ follows_run = ReasonKind[[UUID, UUID]](
     "follows-run", "follows run {run} of task {task}, and is being planned"
 )
 
+asked_by_run = ReasonKind[[UUID, UUID, str]](
+    "asked-by-run", "run {run} of task {task} asked for it ({why}), and it is being planned"
+)
+
 
 @reason
 def followed_run_ended(run: UUID, task: UUID, state: str, wanted: str, why: str | None) -> str:

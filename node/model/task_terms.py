@@ -88,9 +88,13 @@ def introduction_with(
 ) -> Introduction:
     """Return the introduction of a task to its participant at this ``place`` (from 0).
 
-    How slots are tried again is the lead's business alone.
+    How slots are tried again, and on which condition runs follow others, is the lead's business.
     """
-    alone = replace(terms, schedule=terms.schedule.model_copy(update={"retry": None}))
+    after = terms.schedule.after
+    if after is not None:
+        after = after.model_copy(update={"when": None, "per_hour": None})
+    own = {"retry": None, "after": after}
+    alone = replace(terms, schedule=terms.schedule.model_copy(update=own))
     return Introduction(
         task=task,
         participant=place,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 from uuid import UUID
 
 from node.model import runstate
-from node.model.dependencies import EndedRun, Follower, FollowingRun, following_run
+from node.model.dependencies import EndedRun, Follower, FollowingRun, following_runs
 from node.model.ids import TaskId, run_id
+from node.model.outcome import Figure, Judgement
 from node.model.outcomes import PlanningOutcome
 from node.model.reasons import placed_again, task_changed
 from node.model.runstate import RunState
-from node.model.wire.tasks import Dependency
+from node.model.wire.tasks import PER_HOUR_MAX, Dependency
 from node.store import changes, notices, runs, tasks
 from node.store.changes import TaskChange
-from node.store.database import Connection
+from node.store.database import Connection, Record
 from node.store.runs import NextAttempt
 from node.store.statements import Query, Statements, columns_of
 
@@ -32,29 +35,54 @@ class FollowedTask:
     state: str
     parent: UUID | None
     pooled: bool
+    reference: Any
 
 
-async def create_followers(connection: Connection, ended: Sequence[UUID], now: int) -> None:
+async def create_followers(
+    connection: Connection,
+    ended: Sequence[UUID],
+    now: int,
+    figures: Mapping[UUID, Sequence[Figure]] = MappingProxyType({}),
+) -> None:
     """Create what follows these runs, which are led here and have just ended for good.
 
+    ``figures`` are those of the runs that have some. What the runs raised has to be kept before.
     The runs of a task that ends with them need not be given: what follows it ends as well.
+    However many there are, one query has all that decides.
     """
     if not ended:
         return
-    rows = await connection.fetch(_SQL["followers"], list(ended), sorted(runstate.OVER))
-    following: dict[UUID, FollowingRun] = {}
-    for row in rows:
-        run = EndedRun(
-            row["run"], row["followed"], RunState(row["state"]), row["reason"], row["slot"]
-        )
-        after = Dependency.model_validate(row["after"])
-        follower = Follower(
-            row["task"], after, row["paused"], row["attempt"] or 0, bool(row["skipped"])
-        )
-        if (made := following_run(run, follower)) is not None:
-            following[made.id] = made
+    rows = await connection.fetch(
+        _SQL["followers"], list(ended), sorted(runstate.OVER), PER_HOUR_MAX
+    )
+    following = following_runs(((_ended_run(row, figures), _follower(row)) for row in rows), now)
     if following:
         await _keep(connection, list(following.values()), now)
+
+
+def _ended_run(row: Record, figures: Mapping[UUID, Sequence[Figure]]) -> EndedRun:
+    return EndedRun(
+        row["run"],
+        row["followed"],
+        RunState(row["state"]),
+        row["reason"],
+        row["slot"],
+        Judgement(row["judgement"] or Judgement.UNKNOWN),
+        figures.get(row["run"], ()),
+        row["raised"],
+    )
+
+
+def _follower(row: Record) -> Follower:
+    return Follower(
+        row["task"],
+        Dependency.model_validate(row["after"]),
+        row["paused"],
+        row["attempt"] or 0,
+        bool(row["skipped"]),
+        row["busy"],
+        row["asked_at"] or (),
+    )
 
 
 async def _keep(connection: Connection, every: Sequence[FollowingRun], now: int) -> None:

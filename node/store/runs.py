@@ -448,6 +448,18 @@ async def find_run_or_gap(connection: Connection, run: UUID) -> Record | None:
     return row
 
 
+find_follow_ups: Query[[Sequence[UUID], str | None], list[Record]] = _SQL.records("follow_ups")
+"""The runs that follow these runs, with the id of the followed one (``asked_by``).
+
+Takes their ids, and the requester of the tasks that are meant (None: all).
+"""
+
+find_askers: Query[[Sequence[UUID], str | None], list[tuple[UUID, UUID]]] = _SQL.rows(
+    "asked_by", as_tuple
+)
+"""The id of each of these runs that follows another one, and the id of that one; takes the same."""
+
+
 async def find_at_slot(connection: Connection, task: UUID, slot: int) -> tuple[UUID, int] | None:
     """Return the run of a task that has a slot, or the gap in which it lies, and the slot.
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from node.model.dependencies import find_cycle
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.figure_names import condition_fault
 from node.model.taskstate import OPEN
 from node.model.wire.tasks import Dependency
 from node.store import dependencies
@@ -27,6 +28,8 @@ async def check_followed(
     chain = await dependencies.dependency_chain(connection, after.task)
     if (fault := _chain_fault(after.task, chain, lead, task)) is not None:
         raise InvalidDocument([FieldFault("/after/task", fault)])
+    if (fault := condition_fault(after.when, chain[0].test, chain[0].reference)) is not None:
+        raise InvalidDocument([FieldFault("/after/when", fault)])
 
 
 def _chain_fault(

@@ -2,7 +2,7 @@
 
 import { byCause } from "./causes.js";
 import { element, icon } from "./dom.js";
-import { headlineOf, runBadge, ticking } from "./parts.js";
+import { followUpList, headlineOf, runBadge, ticking } from "./parts.js";
 import { hrefOf } from "./place.js";
 import { readable } from "./words.js";
 
@@ -55,6 +55,7 @@ function causeItem({ key, cause, entries }, open, now) {
       element("summary", {}, element("b", { class: "count" }, `${entries.length} ×`), " ", runBadge(newest), " ", element("span", { class: "cause" }, words)),
       element("ul", {}, runs),
     ),
+    followUpList(entries.find(({ followedBy }) => followedBy?.length)?.followedBy, now),
     element("p", { class: "hint" }, count === 1 ? headlineOf(newest) : `${count} different measurements`, ", last ", ticking("age", newest.starts, now)),
   );
 }

@@ -3,7 +3,7 @@
 import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
-import { apiCall, headlineOf, runBadge, timeElement } from "./parts.js";
+import { apiCall, followUpList, headlineOf, runBadge, timeElement } from "./parts.js";
 import { lookOfResult } from "./outcomes.js";
 import { endsOf } from "./pairs.js";
 import { addressOf, hrefOf } from "./place.js";
@@ -69,6 +69,7 @@ export function showRun(run, { task = null, explanation = null, buttons = null }
     section("Histogram", histogram(run, task)),
     section("Course of its intervals", chart(intervalsMeasured(intervals, run), { now, what: "intervals" })),
     section("Last intervals", intervals.length ? intervalList(intervals.slice(0, INTERVALS_LISTED), now) : null),
+    section("Measured because of it", followUpList(run.followed_by, now)),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),
     section("Why", why(explanation, Date.parse(run.slot), now)),
@@ -151,6 +152,7 @@ function facts(run, task, now) {
     ["Planned by", run.lead],
     ["Requested by", run.requester],
     ["This node is", run.participant === null ? "only the lead" : `participant ${run.participant}`],
+    ["Asked by", run.asked_by && idLink(hrefOf({ run: run.asked_by }), run.asked_by)],
     ["Displaced by", run.displaced_by && idLink(hrefOf({ run: run.displaced_by }), run.displaced_by)],
     ["Campaign", task?.campaign],
     ["Task", idLink(addressOf({ task: run.task }), run.task, "only its runs")],

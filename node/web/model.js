@@ -66,7 +66,7 @@ function entryOf(document) {
 
 /** Converts a run for the lists, without keeping it. */
 export function listEntryOf(document) {
-  return { ...entryOf(document), started: document.started_at ?? null, ...verdictOf(document, {}) };
+  return { ...entryOf(document), started: document.started_at ?? null, followedBy: document.followed_by ?? [], ...verdictOf(document, {}) };
 }
 
 function verdictOf(document, kept) {

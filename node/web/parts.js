@@ -2,6 +2,7 @@
 
 import { element, hosts, icon } from "./dom.js";
 import { LOOKS, lookOfResult } from "./outcomes.js";
+import { hrefOf } from "./place.js";
 import { age, distance, momentOf, partsOf, readable, spell, stateOf, utcOf } from "./words.js";
 
 /** Creates icon and word of a state; the colour is redundant. */
@@ -69,6 +70,21 @@ export function progressBar(entry, now) {
 export function headlineOf({ headline }) {
   const { test, ends } = partsOf(headline);
   return [element("b", { class: "test" }, test), " ", element("span", { class: "whom" }, hosts(ends))];
+}
+
+/** Creates the list of the runs that follow one: what they measured, or why nothing yet; null if none does. */
+export function followUpList(following, now) {
+  if (!following?.length) return null;
+  const items = following.map((each) => element(
+    "li",
+    {},
+    runBadge(each),
+    " ",
+    element("a", { href: hrefOf({ run: each.run }) }, headlineOf(each)),
+    " ",
+    element("span", { class: "reason" }, each.summary ?? readable(each.reason ?? "", now)),
+  ));
+  return element("ul", { class: "follow-ups" }, items);
 }
 
 /** Creates a link to a document of the API, and the command that fetches it. */

@@ -51,7 +51,7 @@ async function ask(api, caller, { q, span }, now) {
   const [from, to] = [now - SPANS[span] * DAY, now].map((instant) => new Date(instant).toISOString());
   const words = q ? `&q=${encodeURIComponent(q)}` : "";
   const path = `/v1/runs?state=${OVER}&from=${from}&to=${to}${words}&limit=${RUNS_SHOWN}&fields=${RUN_FIELDS}`;
-  const lost = api.get(`/v1/runs?outcome=${TROUBLE}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS}`);
+  const lost = api.get(`/v1/runs?outcome=${TROUBLE}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS},followed_by`);
   if (!q) return { path, common: await commonCauses(api, caller), lost: await lost, runs: await api.get(path), ahead: NONE, tasks: NONE, named: [] };
   const quietly = (each) => api.get(each).then(({ items }) => items, () => []);
   const [runs, ahead, tasks, nodes, meshes, campaigns] = await Promise.all([

@@ -98,7 +98,8 @@ export function parseDuration(text) {
  * @param {any} after the task that it follows, if any
  */
 export function scheduleWords(schedule, now, after = null) {
-  if (after) return `after task ${after.task.slice(0, 8)}, within ${spell(parseDuration(after.within) ?? 0)}`;
+  const asked = after?.when ? ` when ${after.when}, at most ${after.per_hour} an hour` : "";
+  if (after) return `after task ${after.task.slice(0, 8)}${asked}, within ${spell(parseDuration(after.within) ?? 0)}`;
   const start = schedule.start ? Date.parse(schedule.start) : null;
   const words = [];
   if (schedule.cron) words.push(`cron ${schedule.cron} (${schedule.timezone ?? "UTC"})`);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,10 +11,12 @@ import pytest
 from lead.model.reasons import times_follow_runs
 from node.model import times
 from node.model.errors import InvalidDocument
+from node.model.reasons import asked_by_run
 from node.model.runstate import RunState
 from node.model.wire.plans import Outcome
 from node.model.wire.tasks import Dependency, TaskDocument, TaskPatch
-from node.store import runs
+from node.store import dependencies, runs
+from node.store.database import Connection
 from node.store.runs import KeptPart
 from tests.support.backups import back_up, restore
 from tests.support.clocks import START
@@ -29,7 +31,8 @@ TWICE = {"repeat": "PT10M", "max_runs": 2}
 
 
 def _document(*names: str, **fields: Any) -> TaskDocument:
-    spec = {"duration": "PT1M", "class": "exclusive", "participants": list(names)}
+    duration = fields.pop("duration", "PT1M")
+    spec = {"duration": duration, "class": "exclusive", "participants": list(names)}
     return TaskDocument.model_validate({"test": {"type": "idle", "spec": spec}, **fields})
 
 
@@ -39,7 +42,7 @@ async def _create(lead: Site, *names: str, **fields: Any) -> UUID:
 
 
 async def _pair(
-    world: World, *, schedule: dict[str, Any] | None = None, **after: Any
+    world: World, *, schedule: Any = None, **after: Any
 ) -> tuple[Site, Site, UUID, UUID]:
     """Create a task of a and b, and one of both that follows it; return the sites and tasks."""
     a, b = await world.two()
@@ -451,3 +454,147 @@ async def test_a_task_of_its_own_times_becomes_one_that_follows(world: World) ->
     await a.node.editing.edit(task, TaskPatch.model_validate(back))
     await world.pass_time(4 * times.SECOND)
     assert (await _states(b, task)).count("booked") == 3
+
+
+class Asked:
+    """A connection whose statements are kept."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Pass everything on to a connection."""
+        self._connection = connection
+        self.statements: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the connection, which keeps the statement that it is given."""
+        method = getattr(self._connection, name)
+
+        def keep(statement: str, *arguments: Any) -> Any:
+            self.statements.append(statement)
+            return method(statement, *arguments)
+
+        return keep
+
+
+STORM = 2_000
+FAILURES = {"when": "failed or missed", "within": "PT30M"}
+
+
+async def test_a_failure_is_measured_while_it_is_there(world: World) -> None:
+    """A run that fails asks for a run at once; a good one leaves nothing, not even a reason."""
+    a, b, first, then = await _pair(world, **FAILURES)
+    failed = await _measure(world, first, "no sleep")
+    [waiting] = await _runs(a, then)
+    assert (waiting["state"], waiting["slot"]) == ("waiting", failed["ends_at"])
+    assert waiting["reason"] == asked_by_run(failed["id"], first, "it is failed")
+    await a.plan()
+    await world.settle()
+    [booked] = await _runs(a, then)
+    assert booked["state"] == "booked"
+    assert (await _runs(b, then))[0]["state"] == "booked"
+    async with a.database.connection() as connection:
+        assert await runs.find_askers(connection, [booked["id"]], None) == [
+            (booked["id"], failed["id"])
+        ]
+        [shown] = await runs.find_follow_ups(connection, [failed["id"]], None)
+    assert (shown["run_id"], shown["test"]) == (booked["id"], "idle")
+    await _measure(world, then)
+    await _measure(world, first)
+    assert await _states(a, then) == ["finished"]
+
+
+async def test_only_the_lead_is_told_the_condition(world: World) -> None:
+    """Participants, also those of earlier versions, are asked for the runs alone."""
+    _, b, _, then = await _pair(world, **FAILURES)
+    [row] = await b.rows("SELECT schedule -> 'after' AS after FROM task WHERE id = $1", then)
+    assert set(row["after"]) == {"task", "outcome", "within"}
+
+
+async def test_a_storm_of_failures_is_measured_once_at_a_cost_of_one_query(world: World) -> None:
+    """A storm of bad runs that end at once leads to one run, and one query finds it."""
+    a, _, first, then = await _pair(world, schedule={"repeat": "PT1M", "max_runs": 1}, **FAILURES)
+    await a.rows(
+        "INSERT INTO run (id, task_id, slot, attempt, participant, scheduling_class, priority,"
+        " starts_at, ends_at, state, reason, created_at, changed_at)"
+        " SELECT gen_random_uuid(), $1, at, 1, 0, 'background', 0, at, at + interval '1 s',"
+        " 'failed', 'no sleep', at, at"
+        " FROM generate_series($2::timestamptz, $2 + $3::interval, interval '1 s') AS at",
+        first,
+        START - times.DAY,
+        (STORM - 1) * times.SECOND,
+    )
+    ended = [row["id"] for row in await _runs(a, first) if row["state"] == "failed"]
+    assert len(ended) == STORM
+    async with a.database.transaction() as connection:
+        asked = Asked(connection)
+        await dependencies.create_followers(cast("Connection", asked), ended, a.clock.now())
+    [waiting] = await _runs(a, then)
+    assert waiting["slot"] == START - times.DAY + STORM * times.SECOND
+    assert len([sql for sql in asked.statements if "judgement_of" in sql]) == 1
+    assert len(asked.statements) < 10
+    async with a.database.transaction() as connection:
+        await dependencies.create_followers(connection, ended, a.clock.now())
+    assert await _states(a, then) == ["waiting"]
+
+
+async def test_at_most_so_many_are_measured_an_hour(world: World) -> None:
+    """One task is asked at most per_hour times an hour, and later again."""
+    schedule = {"repeat": "PT10M", "max_runs": 9}
+    a, _, first, then = await _pair(world, schedule=schedule, per_hour=2, **FAILURES)
+    for _ in range(5):
+        await _measure(world, first, "no sleep")
+        await a.plan()
+        if "booked" in await _states(a, then):
+            await _measure(world, then)
+    assert await _states(a, then) == ["finished"] * 2
+    for _ in range(4):
+        await _measure(world, first, "no sleep")
+    assert len(await _runs(a, then)) == 3
+
+
+async def test_a_diagnosis_that_finds_no_time_says_why(world: World) -> None:
+    """A run that was asked for and finds no time is unplaced, with the reason."""
+    a, b, first, then = await _pair(world, when="failed", within="PT1M")
+    [run, *_] = await _runs(a, first)
+    busy = {"start": times.format_instant(run["ends_at"] + 2 * times.SECOND), "slip": "PT0S"}
+    await _create(b, "b", duration="PT9M", schedule=busy)
+    await b.plan()
+    await _measure(world, first, "no sleep")
+    await a.plan()
+    assert await _states(a, then) == ["waiting"]
+    world.clock.advance(2 * MINUTE)
+    await a.plan()
+    [unplaced] = await _runs(a, then)
+    assert unplaced["state"] == "unplaced"
+    assert unplaced["reason"].startswith("b: ")
+
+
+async def test_a_condition_is_checked_when_it_is_written(world: World) -> None:
+    """Unknown names are refused with what was meant, at creation and by an edit."""
+    a, _, first, then = await _pair(world)
+    for condition, words in (
+        ("idle > 5", "did you mean idle_ms?"),
+        ("bad", "has no thresholds"),
+        ("alert loss", "it has no thresholds"),
+    ):
+        after = {"task": str(first), "when": condition}
+        with pytest.raises(InvalidDocument) as refused:
+            await _create(a, "a", "b", after=after)
+        with pytest.raises(InvalidDocument) as edit:
+            await a.node.editing.edit(then, TaskPatch.model_validate({"after": after}))
+        for each in (refused, edit):
+            [fault] = each.value.faults
+            assert fault.pointer == "/after/when"
+            assert words in fault.detail
+
+
+async def test_a_condition_is_edited(world: World) -> None:
+    """A condition is added to a task that follows another one, and taken away again."""
+    a, _, first, then = await _pair(world)
+    patch = {"after": {"when": "failed", "per_hour": 1}}
+    await a.node.editing.edit(then, TaskPatch.model_validate(patch))
+    await _measure(world, first)
+    assert await _states(a, then) == []
+    patch = {"after": {"when": None, "per_hour": None}}
+    await a.node.editing.edit(then, TaskPatch.model_validate(patch))
+    await _measure(world, first)
+    assert await _states(a, then) == ["waiting"]

@@ -11,10 +11,18 @@ from pydantic import ValidationError
 from lead.planning.agenda import Limits
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from node.model import times
-from node.model.dependencies import EndedRun, Follower, find_cycle, following_run
+from node.model.dependencies import (
+    EndedRun,
+    Follower,
+    FollowingRun,
+    find_cycle,
+    following_run,
+    following_runs,
+)
 from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.ids import TaskId, run_id
-from node.model.reasons import told
+from node.model.outcome import Judgement
+from node.model.reasons import asked_by_run, told
 from node.model.recurrence import nominal_starts, recurrence_faults
 from node.model.runstate import OVER, RunState
 from node.model.scheduling import default_slip, recurrence_of
@@ -59,6 +67,66 @@ def test_a_late_success_is_followed() -> None:
     assert (made.state, made.attempt) == (RunState.WAITING, 2)
     paused = replace(FOLLOWER, attempt=1, skipped=True, paused=True)
     assert following_run(ENDED, paused) is None
+
+
+WHEN = Dependency(task=FIRST, when="failed or missed", per_hour=2)
+ASKED = Follower(THEN, WHEN)
+BAD = replace(ENDED, state=RunState.FAILED, judgement=Judgement.FAILED)
+
+
+def _asked(*runs: EndedRun, of: Follower = ASKED, now: int = START) -> list[FollowingRun]:
+    return list(following_runs([(run, of) for run in runs], now).values())
+
+
+def test_a_run_that_meets_the_condition_asks_for_one() -> None:
+    """A run that meets the condition leads to one that waits for a time, with the reason."""
+    [made] = _asked(BAD)
+    assert (made.id, made.slot) == (run_id(TaskId(THEN), START, 1), START)
+    assert made.state is RunState.WAITING
+    assert made.reason == asked_by_run(BAD.id, FIRST, "it is failed")
+    assert _asked(replace(BAD, state=RunState.MISSED, judgement=Judgement.MISSED))
+
+
+@pytest.mark.parametrize(
+    ("run", "follower"),
+    [
+        (replace(ENDED, judgement=Judgement.GOOD), ASKED),
+        (replace(BAD, state=RunState.UNPLACED), ASKED),
+        (BAD, replace(ASKED, paused=True)),
+        (BAD, replace(ASKED, busy=True)),
+        (BAD, replace(ASKED, attempt=1)),
+        (BAD, replace(ASKED, asked_at=[START - times.HOUR + 1, START - times.MINUTE])),
+    ],
+)
+def test_nothing_is_asked_for_twice_or_too_often(run: EndedRun, follower: Follower) -> None:
+    """Others leave nothing: good runs, and bad ones while it is paused, busy, or at its bound."""
+    assert _asked(run, of=follower) == []
+
+
+def test_an_hour_later_more_may_be_asked_for() -> None:
+    """A run that was asked for an hour ago counts no more."""
+    follower = replace(ASKED, asked_at=[START - times.HOUR, START - times.MINUTE])
+    assert len(_asked(BAD, of=follower)) == 1
+
+
+def test_a_storm_asks_each_task_once() -> None:
+    """The latest of 10,000 bad runs that end together asks each of two tasks for one run."""
+    other = replace(ASKED, task=UUID(int=4))
+    runs = [replace(BAD, id=UUID(int=9 + n), slot=START + n) for n in range(10_000)]
+    made = following_runs([(run, it) for run in runs for it in (ASKED, other)], START)
+    assert {each.task for each in made.values()} == {THEN, other.task}
+    assert {each.slot for each in made.values()} == {START + 9_999}
+    assert len(made) == 2
+
+
+def test_a_diagnosis_is_measured_soon_and_seldom() -> None:
+    """With a condition the default is within ten minutes, and twice an hour."""
+    assert (WHEN.within, Dependency(task=FIRST, when="bad").per_hour) == (10 * times.MINUTE, 2)
+    assert "when" not in AFTER.model_dump(mode="json")
+    with pytest.raises(ValidationError, match="per_hour is for runs that follow on a condition"):
+        Dependency(task=FIRST, per_hour=2)
+    with pytest.raises(ValidationError, match="did you mean no-answer"):
+        Dependency(task=FIRST, when="noanswer")
 
 
 def test_a_cycle_has_a_path() -> None:
@@ -120,8 +188,12 @@ def test_a_forecast_says_that_times_are_not_known() -> None:
     agenda = fresh_agenda(SCHEDULE, START, times.MINUTE, limits, START, ends)
     assert [slot.nominal for slot in agenda.slots] == ends
     assert agenda.slots[0].end == ends[0] + AFTER.within + times.MINUTE
-    nothing = ForecastPlacement(follows=FIRST)
+    nothing = ForecastPlacement(follows=AFTER)
     assert nothing.outcome is Outcome.LATER
-    assert nothing.summary().figures == {"task": FIRST, "found": None}
-    full = ForecastPlacement(agenda, reasons={ends[0]: told("b has no time")}, follows=FIRST)
-    assert full.summary().figures == {"task": FIRST, "found": told("b has no time")}
+    assert nothing.summary().figures == {"task": FIRST, "found": None, "when": None}
+    full = ForecastPlacement(agenda, reasons={ends[0]: told("b has no time")}, follows=AFTER)
+    assert full.summary().figures == {
+        "task": FIRST,
+        "found": told("b has no time"),
+        "when": None,
+    }

@@ -58,6 +58,20 @@ class AttemptView(Document):
     starts_at: Instant
 
 
+class FollowUp(Document):
+    """A run that follows another one: what was measured because of it, or why nothing was."""
+
+    run: UUID
+    task: UUID
+    headline: str = Field(description=HEADLINE)
+    test: str
+    state: str
+    starts_at: Instant
+    summary: str | None
+    reason: str | None
+    outcome: JudgedOutcome | None
+
+
 class Run(Document):
     """A run as this node knows it: the lead knows all of it, a participant its own part."""
 
@@ -115,6 +129,14 @@ class Run(Document):
         "least.",
     )
     requester: str | None = Field(None, description="Who requested its task, as there.")
+    asked_by: UUID | None = Field(
+        None,
+        description="The run that it follows, as its task follows that one's. Only for a single "
+        "run, and in lists that name it in `fields`.",
+    )
+    followed_by: tuple[FollowUp, ...] | None = Field(
+        None, description="The runs that follow it, as above."
+    )
     parts: tuple[PartView, ...] | None = Field(
         None, description="The parts of all participants; present only for a single run."
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     StringConstraints,
@@ -19,6 +20,7 @@ from pydantic import (
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.conditions import parse_condition
 from node.model.contexts import ContextWord
 from node.model.secrets import has_sealed
 from node.model.wire.archives import ArchiveChoice
@@ -41,7 +43,9 @@ from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
 ARCHIVES_MAX = 16
-_WITHIN_MAX = 30 * times.DAY
+_WITHIN_MAX, _WITHIN_WHEN = 30 * times.DAY, 10 * times.MINUTE
+PER_HOUR, PER_HOUR_MAX = 2, 60
+"""The number of runs for which a condition may ask in an hour, by default and at most."""
 _RETRY_AFTER, _RETRY_AFTER_MIN = 10 * times.SECOND, times.SECOND
 
 
@@ -141,6 +145,20 @@ class RunOutcome(StrEnum):
     ENDED = "ended"
 
 
+def _checked_condition(text: str) -> str:
+    """Return a condition as written.
+
+    :raises ValueError: it is none.
+    """
+    parse_condition(text)
+    return text
+
+
+ConditionText = Annotated[
+    str, StringConstraints(min_length=1, max_length=200), AfterValidator(_checked_condition)
+]
+
+
 class DependencyTerms(Document):
     """The runs of another task that a task follows, and how soon."""
 
@@ -151,8 +169,42 @@ class DependencyTerms(Document):
     )
     within: Annotated[Duration, Field(gt=0, le=_WITHIN_MAX)] = Field(
         times.HOUR,
-        description="How much later than the booked end of that run the following run may start.",
+        description="How much later than the booked end of that run the following run may start; "
+        "with when, PT10M by default.",
     )
+    when: ConditionText | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="Follow only runs of which this holds: a figure as run list -o csv has it "
+        "(loss.forward > 1 %), a judgement (no-answer, failed, missed, bad), or alert NAME, joined "
+        "by and, or. It decides instead of outcome. Others leave no trace, and no run follows "
+        "while an earlier one is to come or in progress.",
+        examples=["loss.forward > 1 % or no-answer"],
+    )
+    per_hour: int | None = Field(
+        None,
+        ge=1,
+        le=PER_HOUR_MAX,
+        strict=True,
+        exclude_if=lambda value: value is None,
+        description="With when: how many runs may follow in an hour; 2 by default.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow_soon(cls, value: Any) -> Any:
+        """Fill in that what is measured because of a fault is measured while it is there."""
+        if isinstance(value, dict) and value.get("when") is not None:
+            usual = {"within": times.format_duration(_WITHIN_WHEN), "per_hour": PER_HOUR}
+            return usual | value
+        return value
+
+    @model_validator(mode="after")
+    def _check_condition(self) -> Self:
+        if self.per_hour is not None and self.when is None:
+            msg = "per_hour is for runs that follow on a condition; add when, or remove per_hour"
+            raise ValueError(msg)
+        return self
 
 
 class Dependency(DependencyTerms):

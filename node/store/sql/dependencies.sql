@@ -1,11 +1,29 @@
 -- followers --
 -- The tasks led here that follow the tasks of these runs, with what they have already at the ends of these runs: the number
--- of the last attempt, and whether it was given up because of the run that it follows.
+-- of the last attempt, and whether it was given up because of the run that it follows. Of those with a condition also whether
+-- a run of theirs is to come or in progress, and when their latest runs were asked for.
 SELECT
     run.id AS run, run.task_id AS followed, run.state::text, run.reason, run.ends_at AS slot,
-    task.id AS task, task.state = 'paused' AS paused, task.schedule -> 'after' AS after, tried.attempt, tried.skipped
+    judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
+    task.id AS task, task.state = 'paused' AS paused, task.schedule -> 'after' AS after, tried.attempt, tried.skipped,
+    coalesce(alert_memory.raised, '{}') AS raised, coalesce(asking.busy, false) AS busy, asking.asked_at
 FROM run
 INNER JOIN task ON run.task_id = task.follows
+LEFT JOIN alert_memory ON run.task_id = alert_memory.task_id
+LEFT JOIN LATERAL (
+    SELECT
+        EXISTS (
+            SELECT FROM run AS open
+            WHERE open.task_id = task.id AND open.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+        ) AS busy,
+        ARRAY(
+            SELECT earlier.created_at FROM run AS earlier
+            WHERE earlier.task_id = task.id AND earlier.attempt = 1
+            ORDER BY earlier.slot DESC
+            LIMIT $3
+        ) AS asked_at
+    WHERE task.schedule -> 'after' ? 'when'
+) AS asking ON true
 LEFT JOIN LATERAL (
     SELECT earlier.attempt, earlier.state = 'cancelled' AND earlier.exchange_id IS NULL AND NOT earlier.freed AS skipped
     FROM run AS earlier
@@ -49,7 +67,8 @@ WHERE
     run.freed
     AND EXISTS (
         SELECT FROM run AS followed
-        WHERE followed.task_id = task.follows AND followed.ends_at = run.slot AND followed.state IN ('finished', 'failed')
+        WHERE followed.task_id = task.follows AND followed.ends_at = run.slot
+            AND followed.state IN ('finished', 'failed', 'missed')
     )
     AND NOT EXISTS (
         SELECT FROM run AS later
@@ -68,7 +87,7 @@ WITH RECURSIVE chain AS (
 
 SELECT
     task.id, task.test, task.lead, task.state::text, task.parent,
-    EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id) AS pooled
+    EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id) AS pooled, task.reference
 FROM chain
 INNER JOIN task ON chain.id = task.id
 WHERE NOT chain.again

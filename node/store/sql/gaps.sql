@@ -45,7 +45,8 @@ SELECT
     told.task_id AS followed_id, told.reason
 FROM gap AS told
 INNER JOIN task AS followed ON told.task_id = followed.id
-INNER JOIN task AS follower ON told.task_id = follower.follows AND follower.state IN ('active', 'paused')
+INNER JOIN task AS follower ON
+    told.task_id = follower.follows AND follower.state IN ('active', 'paused') AND NOT follower.schedule -> 'after' ? 'when'
 INNER JOIN node ON follower.lead = node.identity AND node.is_self
 CROSS JOIN LATERAL (
     SELECT slots_before(follower.created_at - followed.duration, told.first_slot, told.last_slot, told.slots) AS slots

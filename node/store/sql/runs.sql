@@ -270,6 +270,42 @@ INNER JOIN run ON run_known.run_id = run.id
 INNER JOIN task ON run_known.task_id = task.id
 WHERE run_known.run_id = $1;
 
+-- follow_ups --
+-- For people: the runs that follow these, each the last attempt of its slot; of tasks of one requester, if one is given.
+SELECT
+    followed.id AS asked_by, run_known.run_id, run_known.task_id, run_known.test, run_known.state, run_known.reason,
+    run_known.starts_at, run_known.ends_at, run_known.participants, run_known.lead, run_known.summary, run_known.judgement,
+    run_known.judgement_code, run_known.judgement_reason, coalesce(following.spec, task.spec) AS spec
+FROM run AS followed
+INNER JOIN task ON followed.task_id = task.follows
+CROSS JOIN LATERAL (
+    SELECT run.id, run.spec FROM run
+    WHERE run.task_id = task.id AND run.slot = followed.ends_at
+    ORDER BY run.attempt DESC
+    LIMIT 1
+) AS following
+INNER JOIN run_known ON following.id = run_known.run_id
+WHERE
+    followed.id = ANY($1::uuid []) AND followed.state IN ('finished', 'failed', 'missed')
+    AND ($2::text IS NULL OR task.requester = $2)
+ORDER BY followed.id, task.test, task.id;
+
+-- asked_by --
+-- The run that each of these follows, at whose end it has its slot; of tasks of one requester, if one is given.
+SELECT run.id, followed.id AS asked_by
+FROM run
+INNER JOIN task ON run.task_id = task.id
+INNER JOIN task AS before ON task.follows = before.id
+CROSS JOIN LATERAL (
+    SELECT earlier.id FROM run AS earlier
+    WHERE
+        earlier.task_id = before.id AND earlier.slot <= run.slot AND earlier.ends_at = run.slot
+        AND earlier.state IN ('finished', 'failed', 'missed')
+    ORDER BY earlier.slot DESC, earlier.attempt DESC
+    LIMIT 1
+) AS followed
+WHERE run.id = ANY($1::uuid []) AND ($2::text IS NULL OR before.requester = $2);
+
 -- recorded_run --
 -- For bundles: what was to be measured, and by whom.
 SELECT

@@ -9,6 +9,7 @@ from node.api.examples import EXAMPLES
 from node.cli.capacity import PIECE, pieces_of
 from node.cli.causes import CAUSE, cause_lines, runs_by_cause
 from node.cli.pair import PAIR, pair_measurements, pair_view
+from node.cli.runs import run_view
 from node.model.times import HOUR, MINUTE, format_instant, parse_instant
 from node.model.wire.runs import Run
 
@@ -27,6 +28,7 @@ def run(number: int, **changes: Any) -> dict[str, Any]:
         "reason": None,
         "starts_at": format_instant(START + number * MINUTE),
         "slots": 1,
+        "followed_by": [],
         "summary": f"{number} ms, loss 0 %",
         "verdict": "clean",
         "metrics": [
@@ -111,6 +113,33 @@ def test_an_old_value_is_not_the_latest_one() -> None:
     assert shown == {"rtt_median_ms": (None, 1.0), "loss.forward": (None, 0.01), "loss": (1.0, 1.0)}
     assert " ".join(pair_view(pair).splitlines()[3].split()) == "rtt median - 1 ms 1 ms 1 ms"
     assert pair["common"] == ["d: 6 of 6 tasks"]
+
+
+def test_what_was_measured_because_of_a_fault_stands_beside_it() -> None:
+    """Causes and pairs show what followed the latest run that anything followed."""
+    trace = {
+        "run": str(UUID(int=7 << 96)),
+        "headline": "trace  a → d",
+        "state": "finished",
+        "starts_at": format_instant(START),
+        "summary": "5 hops, 12 ms",
+        "reason": None,
+        "outcome": {"judgement": "good", "code": None, "reason": None},
+    }
+    runs = [lost(1, reason="x"), lost(2, reason="x", followed_by=[trace]), lost(3, reason="x")]
+    [cause] = runs_by_cause(runs)
+    assert (cause["run"][:8], cause["followed_by"]) == ("00000003", [trace])
+    line = "✓ followed by trace  a → d: 5 hops, 12 ms ("
+    assert cause_lines([cause], "  ")[1].startswith(f"    {line}")
+    [good] = pair_measurements([run(1), run(2, followed_by=[trace])])
+    assert f"\n  {line}" in pair_view(good)
+    [wrong] = pair_measurements([run(1), *runs])
+    assert pair_view(wrong).count("followed by") == 1
+    ids = {"task": str(UUID(int=4)), "test": "trace"}
+    asked = {"followed_by": [trace | ids], "asked_by": str(UUID(int=3))}
+    shown = run_view(Run.model_validate(RUN | asked).model_dump(mode="json"))
+    assert line in shown
+    assert f"run {UUID(int=3)}" in shown
 
 
 def test_pieces_have_the_share_of_each_class() -> None:

@@ -115,4 +115,4 @@ def test_the_example_is_sound() -> None:
     expansion, findings = lint(document, fleet, NOW)
     assert findings == []
     assert {shape.shape for shape in document.measure} == {"full-mesh", "star", "pairs", "each"}
-    assert len(expansion.pairs) == 20 + 4 + 7 + 3 + 7 + 3
+    assert len(expansion.pairs) == 20 + 4 + 7 + 3 + 20 + 7 + 3

@@ -82,6 +82,17 @@ def test_each_task_follows_that_of_its_pair() -> None:
     assert compare(pairs_of(a_mesh(FOLLOWING)), all_terms(a_mesh(FOLLOWING)), tasks).nothing
 
 
+def test_a_task_may_follow_that_of_the_way_back() -> None:
+    """With reverse, the task of a pair follows that of the pair the other way round."""
+    text = FOLLOWING.replace('key = "fill"', 'key = "fill", reverse = true, when = "failed"')
+    _, tasks = _apply(a_mesh(text), [])
+    found = _by_key(tasks)
+    after = found["path/a/b"].after
+    assert after is not None
+    assert after.task == found["fill/b/a"].id
+    assert (after.when, after.per_hour) == ("failed", 2)
+
+
 def test_a_whole_key_names_one_task() -> None:
     """A whole key makes all tasks of an entry follow one task."""
     text = FOLLOWING.replace('key = "fill"', 'key = "fill/a/b"')
@@ -97,6 +108,8 @@ def test_a_whole_key_names_one_task() -> None:
         ('within = "PT10M"', 'within = "PT20M"'),
         ('within = "PT10M"', 'within = "PT10M", outcome = "ended"'),
         ('key = "fill"', 'key = "fill/a/b"'),
+        ('key = "fill"', 'key = "fill", reverse = true'),
+        ('within = "PT10M"', 'within = "PT10M", when = "failed", per_hour = 4'),
         ('after = { key = "fill", within = "PT10M" }', 'schedule = "hourly"'),
     ],
 )
@@ -159,6 +172,11 @@ def test_depths_are_those_of_the_longest_chain() -> None:
             FOLLOWING.replace('"fill", within', '"fill/a/c", within'),
             "after/key",
             "2 of 2 pairs would follow a task that is not in the mesh",
+        ),
+        (
+            FOLLOWING.replace('"fill", within', '"fill", when = "throughput > 1", within'),
+            "after/when",
+            "did you mean throughput_bps?",
         ),
     ],
 )
