@@ -35,7 +35,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
         rows = await alerts.find_page(
             connection, raised, task, mesh, who, None, raised_at, last, limit
         )
-        found = await _alerts_of(connection, rows)
+        found = await _alerts_of(connection, rows, node.clock.now())
     following = requests.next_cursor(found, limit, lambda alert: (alert.raised_at, alert.id))
     return responses.list_response(found, following)
 
@@ -62,22 +62,25 @@ async def change(request: web.Request) -> web.StreamResponse:
 async def _find(node: NodeService, alert: UUID) -> Alert:
     async with node.database.connection() as connection:
         rows = await alerts.find_page(connection, None, None, None, None, alert, None, None, 1)
-        found = await _alerts_of(connection, rows)
+        found = await _alerts_of(connection, rows, node.clock.now())
         if not found:
             msg = f"there is no alert {alert} on this node"
             raise NotFound(msg)
     return found[0]
 
 
-async def _alerts_of(connection: Connection, rows: list[Record]) -> list[Alert]:
+async def _alerts_of(connection: Connection, rows: list[Record], now: int) -> list[Alert]:
     named = sorted({row["task_id"] for row in rows})
     facts = await tasks.naming_facts(connection, named) if named else []
-    return [_alert_of(row, {fact["id"]: headline_of(fact) for fact in facts}) for row in rows]
+    headlines = {fact["id"]: headline_of(fact) for fact in facts}
+    return [_alert_of(row, headlines, now) for row in rows]
 
 
-def _alert_of(row: Record, headlines: Mapping[UUID, str]) -> Alert:
+def _alert_of(row: Record, headlines: Mapping[UUID, str], now: int) -> Alert:
+    silent_until = row["silent_until"]
     return Alert.from_row(
         row,
+        silent_until=None if silent_until is None or silent_until <= now else silent_until,
         task=row["task_id"],
         run=row["run_id"],
         headline=headlines.get(row["task_id"], ""),

@@ -46,9 +46,12 @@ _FIELDS = "id,task,headline,starts_at,ends_at,outcome,metrics,result"
 def _state_text(alert: Record) -> str:
     if alert["over_at"] is not None:
         return f"over {local_time_text(alert['over_at'])}"
+    words = ["raised"]
     if alert["acknowledged_at"] is not None:
-        return f"seen by {alert['acknowledged_by'] or 'somebody'}"
-    return "raised"
+        words = [f"seen by {alert['acknowledged_by'] or 'somebody'}"]
+    if alert["silent_until"] is not None:
+        words.append(f"silent until {local_time_text(alert['silent_until'])}")
+    return ", ".join(words)
 
 
 ALERT = RecordLayout(
@@ -106,7 +109,8 @@ async def acknowledge(session: Session, /, *, written: tuple[str, ...], undo: bo
     """Note that you look after alerts, so that others need not."""
     for each in await _find_alerts(session, written):
         alert = await session.client.change_alert(each, {"acknowledged": not undo})
-        session.progress.note(f"{alert.headline}: {'open again' if undo else 'acknowledged'}")
+        done = "nobody looks after it" if undo else "acknowledged"
+        session.progress.note(f"{alert.rule}: {alert.headline}: {done}")
 
 
 @alert_group.command("silence")
@@ -115,6 +119,7 @@ async def acknowledge(session: Session, /, *, written: tuple[str, ...], undo: bo
     --for DURATION as length  How long webhooks are told nothing of it, nor of it again [1h].
     --until TIME as until     Until when, instead.
 """)
+@click.option("--undo", is_flag=True, help="End the silence.")
 @asks_node
 async def silence(
     session: Session,
@@ -123,14 +128,18 @@ async def silence(
     written: tuple[str, ...],
     length: int | None,
     until: Moment | None,
+    undo: bool,
 ) -> None:
     """Have no webhook told of alerts for some time, nor of the same rules again."""
+    if (length is not None) + (until is not None) + undo > 1:
+        raise click.UsageError("choose one of --for, --until, and --undo")
     now = session.clock.now()
-    at = times.format_instant(now + (times.HOUR if length is None else length))
-    instant = at if until is None else api_instant(until, now)
+    end = now if undo else now + (times.HOUR if length is None else length)
+    instant = times.format_instant(end) if until is None else api_instant(until, now)
     for each in await _find_alerts(session, written):
         alert = await session.client.change_alert(each, {"silent_until": instant})
-        session.progress.note(f"{alert.headline}: silent until {local_time_text(instant)}")
+        done = "webhooks are told again" if undo else f"silent until {local_time_text(instant)}"
+        session.progress.note(f"{alert.rule}: {alert.headline}: {done}")
 
 
 async def _find_alerts(session: Session, written: Sequence[str]) -> list[Any]:

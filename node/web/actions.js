@@ -44,6 +44,7 @@ export const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RA
  * @typedef {object} Subject what is acted on: a task, or a run and its task; `title` if neither has a headline
  * @property {any} [task]
  * @property {any} [run]
+ * @property {any} [alert]
  * @property {string} [title]
  * @property {string} [kind] of a record
  * @property {string} [key] of a record
@@ -115,6 +116,26 @@ const ACTIONS = {
     call: async (_, api) => async () => (await import("./drain.js")).undrain(api),
     done: () => "The node takes runs again.",
   },
+  acknowledge: {
+    name: "Acknowledge",
+    does: () => "Notes that you look after it, so that others need not.",
+    call: ({ alert }) => alertCall(alert, { acknowledged: true }),
+    done: () => "You look after it.",
+    undo: (subject) => ["unacknowledge", subject],
+  },
+  unacknowledge: {
+    name: "Take back that it is seen",
+    does: () => "Notes that nobody looks after it.",
+    call: ({ alert }) => alertCall(alert, { acknowledged: false }),
+    done: () => "Nobody looks after it.",
+  },
+  silence: { name: "Silence …", choose: async (actions, subject) => (await import("./silence.js")).askSilence(actions, subject) },
+  unsilence: {
+    name: "End the silence",
+    does: () => "Webhooks are told of it again.",
+    call: ({ alert }) => alertCall(alert, { silent_until: new Date(0).toISOString() }),
+    done: () => "Webhooks are told of it again.",
+  },
   "take back": { name: "Cancel what was created", call: ({ call }) => call, done: () => "What was created is cancelled.", grave: true },
   "new record": { name: "New …", choose: async (actions, { kind }, api) => (await import("./record-form.js")).newRecord(api, actions, kind) },
   "edit record": { name: "Edit", choose: async (actions, { kind, key }, api) => (await import("./record-form.js")).editRecord(api, actions, kind, key) },
@@ -128,6 +149,8 @@ const ACTIONS = {
   "remove back": { name: "Remove it again", call: ({ call }) => call, done: () => "It is removed again." },
   "edit back": { name: "Put it back", call: ({ call }) => call, done: () => "The task is as it was before." },
 };
+
+const alertCall = (alert, body) => ({ method: "PATCH", path: `/v1/alerts/${alert.id}`, body });
 
 /** Returns the document of a task that measures once, now, what another one measures. */
 function onceMore(task) {

@@ -305,8 +305,9 @@ async function fetchNodes() {
 async function fetchHealth() {
   caller ??= await api.get(CALLER_PATH);
   const refused = api.get("/v1/tasks?state=refused&limit=3&fields=id,headline,reason");
+  const alerts = api.get("/v1/alerts?limit=100");
   const status = caller?.role === "run" ? null : await api.get("/v1/status");
-  header.drawHealth(status, (await refused).items, model.now());
+  header.drawHealth(status, (await refused).items, await alerts, model.now());
 }
 
 /** Fetches the runs of a drawer that lists them. */
@@ -434,6 +435,7 @@ const ON_EVENT = {
   task: ({ id, state }) => id === place().task && state !== "plan" && refreshFilter(),
   reservation: () => views.isOverview && refreshSchedule({ urgent: true }),
   node: () => refreshNodes(),
+  alert: () => refreshNodes(),
   gap: () => refreshAll(),
 };
 

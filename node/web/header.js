@@ -103,9 +103,10 @@ function reach(node, now) {
   return { word: "reachable", kind: "done", picture: "check", detail: `${where}, seen ${seen}` };
 }
 
-/** Draws what needs attention: of the node, unless its status is not known, and tasks that were refused. */
-export function drawHealth(status, refused, now) {
+/** Draws what needs attention: raised alerts, the node unless its status is not known, and tasks that were refused. */
+export function drawHealth(status, refused, alerts, now) {
   const things = [
+    ...alertLine(alerts, now),
     ...(status?.attention ?? []).map(({ what, command }) => [readable(what, now), " ", element("code", {}, command)]),
     ...refused.map((task) => [element("a", { href: addressOf({ task: task.id }) }, task.headline), ` refused: ${readable(task.reason ?? "", now)}`]),
   ];
@@ -114,6 +115,16 @@ export function drawHealth(status, refused, now) {
   const left = things.length - ATTENTION_MOST;
   if (left > 0) items.push(element("li", {}, element("a", { href: addressOf({ view: "nodes" }) }, `and ${left} more`)));
   byId("health").replaceChildren(...well, ...items);
+}
+
+// One line for all alerts, as there may be many; those that somebody looks after do not count.
+function alertLine({ items, next }, now) {
+  const open = items.filter(({ acknowledged_at: seen }) => !seen);
+  if (!open.length) return [];
+  const [{ headline, sentence }] = open;
+  const count = open.length + (next ? 1 : 0);
+  const words = count === 1 ? "1 alert is raised" : `${open.length}${next ? " or more" : ""} alerts are raised`;
+  return [[element("a", { href: addressOf({ view: "alerts" }) }, words), `: ${headline}: ${readable(sentence, now)}`]];
 }
 
 const LIVE_WORDS = { connecting: "connecting", live: "live", down: "reconnecting" };

@@ -14,6 +14,7 @@ const KINDS = {
   task: "tasks",
   interval: "intervals",
   exchange: "bookings",
+  alert: "alerts",
   node: "nodes",
   reservation: "reservations",
   campaign: "campaigns",
@@ -83,7 +84,7 @@ function about(type, { id, task, state, headline, number, campaign, verb, outcom
 
 function row({ type, subject, task, state, headline, change, at }, now) {
   const words = headline ? headlineOf({ headline }) : [element("span", { class: "whom" }, named(type, subject))];
-  const href = { run: () => hrefOf({ run: subject }), task: () => addressOf({ task: subject }), interval: () => hrefOf({ run: subject }), node: () => addressOf({ view: "nodes" }), archive: () => addressOf({ view: "archives" }), campaign: () => addressOf({ view: "campaigns" }) }[type]?.() ?? (task ? addressOf({ task }) : null);
+  const href = { run: () => hrefOf({ run: subject }), task: () => addressOf({ task: subject }), interval: () => hrefOf({ run: subject }), node: () => addressOf({ view: "nodes" }), archive: () => addressOf({ view: "archives" }), campaign: () => addressOf({ view: "campaigns" }), alert: () => addressOf({ view: "alerts" }) }[type]?.() ?? (task ? addressOf({ task }) : null);
   return element(
     "li",
     {},

@@ -15,6 +15,7 @@ import { addressOf, viewOf } from "./place.js";
 import { isOver } from "./words.js";
 
 const LOADERS = {
+  alerts: () => import("./view-alerts.js"),
   mesh: () => import("./view-mesh.js"),
   pair: () => import("./view-pair.js"),
   timeline: () => import("./view-timeline.js"),
@@ -31,7 +32,7 @@ const LOADERS = {
 
 /** The navigation by what people want: each word with its views, the first of which it leads to. */
 const GROUPS = {
-  Now: { overview: "Now", timeline: "Timeline" },
+  Now: { overview: "Now", alerts: "Alerts", timeline: "Timeline" },
   Meshes: { mesh: "Meshes", pair: "Pairs" },
   Tasks: { tasks: "Tasks" },
   Why: { search: "Why", events: "Events" },

@@ -124,6 +124,15 @@ INSERT INTO decision (
 )
 VALUES ($1, $2, $2, 'committed', $3, 6, 6, $4, $5, $6)
 """
+_ALERTS = """
+INSERT INTO alert (id, task_id, rule, run_id, raised_at, over_at, sentence, value)
+VALUES
+    (gen_random_uuid(), $1, 'outcome', $2, $3::timestamptz - interval '20 minutes', NULL, $4, NULL),
+    (
+        gen_random_uuid(), $1, 'loss.forward', $2, $3::timestamptz - interval '5 hours',
+        $3::timestamptz - interval '4 hours', 'loss.forward is 0.06, bad from 0.05 or more on', 0.06
+    )
+"""
 _BACKLOG = """
 WITH place AS (
     INSERT INTO destination (digest, archiver, spec, label, ordered, last_error, last_error_at)
@@ -444,6 +453,7 @@ async def _fill(a: Asker) -> UUID:
     sentence = "6 of 6 windows placed; zurich was busy at the start of one."
     given = (UUID(failed["task"]), at - HOUR, sentence, at, at + 10 * HOUR, trace_of(at))
     await a.rows(_DECISION, *given)
+    await a.rows(_ALERTS, UUID(failed["task"]), UUID(failed["id"]), NOW, failed["reason"])
     return UUID(failed["id"])
 
 

@@ -9,6 +9,7 @@ VIEWS = {
         "",
         "document.querySelector('#last table') && document.querySelector('#health li')",
     ),
+    "alerts": ("view=alerts", "document.querySelector('#alerts tbody tr')"),
     "mesh": ("mesh=backbone", "document.querySelectorAll('#mesh-view .matrix canvas').length > 1"),
     "pair": (
         "view=pair&source=berlin&dest=prague",

@@ -70,7 +70,8 @@ class Alert(Document):
     acknowledged_at: Instant | None
     acknowledged_by: str | None
     silent_until: Instant | None = Field(
-        None, description="Until then no webhook is told of it, nor of it again."
+        None,
+        description="Until then no webhook is told of it, nor of it again; null if that is over.",
     )
 
 
