@@ -28,6 +28,7 @@ from node.execution.process import Confinement, Needs
 from node.execution.restores import RestoreWatcher
 from node.execution.spec_secrets import SpecSecrets
 from node.execution.staggering import StartStaggerer
+from node.execution.stalls import StallInquiry
 from node.execution.targets import ForeignTargets, mere_targets
 from node.execution.tool_runner import ToolRunner
 from node.execution.versions import Versions
@@ -572,6 +573,8 @@ class Launcher:
         running = await self._start(tool, command, context, duration_s)
         forwarding = asyncio.create_task(self._forward(run, tool, context, running))
         hearing = asyncio.create_task(self._hear_objections(run, context))
+        test, ends_at = self._capabilities.tests[run.test], run.ends_at + command.overtime
+        inquiry = StallInquiry(test, context, self._tool_runner, self._clock, ends_at)
         try:
             if command.waits_itself:
                 unbegun = _too_late_outcome(begins, running.started_at)
@@ -588,7 +591,8 @@ class Launcher:
                 begins - HOST_SAMPLE_LEAD_TIME, cancelled
             ):
                 observation.begin()
-            ended_by = await self._watch(run.ends_at + command.overtime, running, cancelled)
+            async with inquiry.watching():
+                ended_by = await self._watch(ends_at, running, cancelled)
             finished = await running.wait()
             await forwarding
         finally:
@@ -598,15 +602,16 @@ class Launcher:
             hearing.cancel()
         observation.end()
         if ended_by == "cancel":
+            await inquiry.close()
             return self._stopped_outcome(started_at, self._objections.get(run.id))
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
         outcome = await _read_aside(tool, context, command, output, started_at)
         if finished.killed is not None:
             why = tool_was_killed(tool.name, finished.killed)
             outcome = replace(outcome, result=None, reason=why)
-        test, versions = self._capabilities.tests[run.test], self._observer.versions
+        outcome = await _with_cause(inquiry, outcome, ended_itself=ended_by == "itself")
         circumstances = await observation.circumstances(
-            test, tool, outcome.result, versions, finished.worked_ticks
+            test, tool, outcome.result, self._observer.versions, finished.worked_ticks
         )
         return replace(outcome, circumstances=circumstances)
 
@@ -822,6 +827,16 @@ def _read(
     except HostError as error:
         return LaunchOutcome(None, error.detail, started_at, command.argv, text)
     return LaunchOutcome(result, None, started_at, command.argv, text)
+
+
+async def _with_cause(
+    inquiry: StallInquiry, outcome: LaunchOutcome, *, ended_itself: bool
+) -> LaunchOutcome:
+    """Return an outcome with the reason why nothing got through, if the path tells one."""
+    cause = await inquiry.reason(outcome.result, ended_itself=ended_itself)
+    if cause is None:
+        return outcome
+    return replace(outcome, reason="; ".join(filter(None, (cause, outcome.reason))))
 
 
 def _with_own_data(

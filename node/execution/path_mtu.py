@@ -19,6 +19,7 @@ _IP_MTU, _IPV6_MTU = 14, 24
 _MOST = 65535
 _WAIT_S = 0.6
 _TRIES = 3
+_WAIT_AT_ONCE_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,13 @@ class PathMtu:
     told_by: str | None = None
 
 
-async def find(address: str, runner: ToolRunner, timeout_s: float) -> PathMtu:
-    """Search for the largest packet that gets to an address and back."""
+async def find(
+    address: str, runner: ToolRunner, timeout_s: float, *, at_once: bool = False
+) -> PathMtu:
+    """Search for the largest packet that gets to an address and back.
+
+    ``at_once``: as fast as possible, with many packets under way together (some two seconds).
+    """
     link = await _link_mtu(address)
     arguments = {
         "host": address,
@@ -46,9 +52,10 @@ async def find(address: str, runner: ToolRunner, timeout_s: float) -> PathMtu:
         "device": None,
         "source": None,
         "most": min(link or _MOST, _MOST),
-        "wait_s": _WAIT_S,
+        "wait_s": _WAIT_AT_ONCE_S if at_once else _WAIT_S,
         "tries": _TRIES,
         "first_ns": 0,
+        "at_once": at_once,
     }
     command = own_program("mtu_search.py", arguments)
     confinement = Confinement(runner, Needs(timeout_s, Privilege.ECHO, connects=False))

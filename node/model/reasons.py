@@ -703,6 +703,10 @@ def followed_is_over(task: UUID, state: str, why: str | None) -> str:
 # -- parts of runs that were not measured, or not begun --------------------------------------------
 
 run_cancelled = ReasonKind[[]]("run-cancelled", "cancelled")
+path_carries_less = ReasonKind[[str, int, int]](
+    "path-carries-less",
+    "the path to {name} carries {mtu} bytes; the interface sends {link}, and longer packets vanish",
+)
 track_lost = ReasonKind[[]]("track-lost", "this node lost track of its part")
 restarted_meanwhile = ReasonKind[[]]("restarted-meanwhile", "the node was restarted during the run")
 stopped_meanwhile = ReasonKind[[]]("stopped-meanwhile", "the node was stopped during the run")

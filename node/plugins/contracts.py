@@ -387,6 +387,18 @@ class TrafficReporting(Protocol):
 
 
 @runtime_checkable
+class Stalling(Protocol):
+    """A test whose parts get nothing through if long packets get lost on the path."""
+
+    def stalls_towards(self, spec: Any, participant: int, result: Result | None) -> int | None:
+        """Return the participant the path to whom tells why nothing arrived; None if it does not.
+
+        ``result`` is that of the part, None while nothing is known.
+        """
+        ...
+
+
+@runtime_checkable
 class PartModelling(Protocol):
     """A test that says what a part is: other nodes keep little of what is none.
 

@@ -150,6 +150,7 @@ WAYS_OUT: dict[str, Way] = {
     "node/execution/launcher.py": Way(
         "target, participant", "lead, user, owner", TARGETS, at="_start"
     ),
+    "node/execution/stalls.py": Way("participant", "lead, user, owner", TARGETS, at="_ask"),
     "node/execution/transforming.py": Way("this host", "owner", at="run_limited_child"),
     "node/execution/versions.py": Way("this host", "owner", at="_ask"),
     "node/postgres/": Way("database", "owner"),

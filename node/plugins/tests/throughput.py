@@ -323,6 +323,8 @@ class ThroughputTest(PairTest):
         client = client and plausible(spec, client)
         server = server and plausible(spec, server)
         result, lack = _result(spec, client, server) if client else (None, None)
+        if client_reason is not None and lack is not None:
+            lack = lack.removesuffix(_LONG_PACKETS)  # the client has asked the path itself
         reason = joined_reasons(client_reason, server_reason, lack)
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
@@ -340,6 +342,15 @@ class ThroughputTest(PairTest):
             count = figures.sent.retransmits
             text += f", {count} retransmit{'' if count == 1 else 's'}"
         return f"{text} ({figures.congestion})" if figures.congestion else text
+
+    def stalls_towards(
+        self, spec: ThroughputSpec, participant: int, result: Result | None
+    ) -> int | None:
+        """Return the server, at the client of a TCP connection through which no byte came."""
+        if spec.protocol != "tcp" or participant != 0:
+            return None
+        part = None if result is None else ThroughputPart.model_validate(result)
+        return 1 if part is None or part.received is None or not part.received.bytes else None
 
     def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic | None:
         """Return what this end sent or received, including the omitted time at the beginning.

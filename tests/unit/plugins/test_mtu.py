@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from node.plugins import registry
 from node.plugins.contracts import Output, Part
 from node.plugins.tests.mtu import TEST, MtuSpec
 from node.plugins.tools import ping_df
-from node.plugins.tools.programs.mtu_search import ProbeOutcome, outcome_of, search
+from node.plugins.tools.programs.mtu_search import ProbeOutcome, outcome_of, search, search_at_once
 from tests.golden.recorded import output
 from tests.unit.plugins.parts import context, printed, spec
 
@@ -50,6 +51,67 @@ def test_the_search_finds_the_largest(links: list[int], talking: list[bool], mos
     silent = [size for size in list(tried) if attempt(size).silent]
     assert bounds.vanished == min(silent, default=None)
     assert len(set(tried)) <= 1 + 16 + len(links)
+
+
+@given(
+    st.lists(st.integers(68, 9000), min_size=1, max_size=5),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+    st.integers(68, 65_535),
+    st.integers(0, 99_999),
+)
+def test_the_search_at_once_finds_the_largest(
+    links: list[int], talking: list[bool], most: int, nonsense: int
+) -> None:
+    """A few rounds find the same, also if a router tells nonsense."""
+    rounds = 0
+
+    def attempt_one(size: int) -> ProbeOutcome:
+        for link, tells in zip(links, talking, strict=False):
+            if size > link:
+                mtu = link if nonsense % 2 else nonsense
+                return ProbeOutcome(told_by="r", mtu=mtu) if tells else ProbeOutcome()
+        return ProbeOutcome(answered=True)
+
+    def attempt(sizes: Sequence[int]) -> list[ProbeOutcome]:
+        nonlocal rounds
+        rounds += 1
+        assert len(sizes) <= 17
+        return [attempt_one(size) for size in sizes]
+
+    bounds = search_at_once(attempt, 68, most)
+    assert bounds is not None
+    assert bounds.fits == min(*links, most)
+    assert rounds <= 6
+    assert search_at_once(lambda sizes: [ProbeOutcome()] * len(sizes), 68, 1500) is None
+
+
+def test_the_search_at_once_takes_three_rounds_of_a_usual_link() -> None:
+    """Between 68 and 1500 bytes, three rounds of pings tell the largest packet to the byte."""
+    for link in range(68, 1501):
+        rounds = []
+
+        def attempt(sizes: Sequence[int], link: int = link) -> list[ProbeOutcome]:
+            rounds.append(sizes)  # noqa: B023 - called before the next one
+            return [ProbeOutcome(answered=size <= link) for size in sizes]
+
+        bounds = search_at_once(attempt, 68, 1500)
+        assert bounds is not None
+        assert bounds.fits == link
+        assert len(rounds) <= 3 + (link == 1499)
+
+
+def test_one_lost_packet_proves_nothing() -> None:
+    """A packet that was lost by chance is sent again, if all others get through."""
+    lost = [1500]
+
+    def once(sizes: Sequence[int]) -> list[ProbeOutcome]:
+        found = [ProbeOutcome(answered=size not in lost) for size in sizes]
+        lost[:] = [size for size in lost if size not in sizes]
+        return found
+
+    bounds = search_at_once(once, 68, 1500)
+    assert bounds is not None
+    assert (bounds.fits, bounds.vanished) == (1500, None)
 
 
 def test_a_router_that_tells_nonsense_does_not_stop_the_search() -> None:

@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ _TOLD = re.compile(
 _ANSWERED = re.compile(r"\d+ bytes from .{1,300} time=", re.ASCII)
 _REFUSED = re.compile(r"From (\S{1,100}) icmp_seq=\d+ (.{1,200})")
 _INTERVAL_S = "0.2"  # the shortest that every version allows users other than root
+_AT_ONCE = 16
+"""Number of sizes of a round of :func:`search_at_once`."""
 _CANNOT = 2  # ping's exit code when it could not send
 
 
@@ -99,6 +102,41 @@ def search(attempt: Callable[[int], ProbeOutcome], least: int, most: int) -> Mtu
     return bounds
 
 
+def search_at_once(
+    attempt: Callable[[Sequence[int]], Sequence[ProbeOutcome]], least: int, most: int
+) -> MtuBounds | None:
+    """Search like :func:`search`, in a few rounds with packets of many sizes each.
+
+    It takes the shortest time that is possible if all that is too long vanishes. One packet of each
+    size is sent; if a single size was lost of all, that is tried again, because it proves nothing.
+    """
+    bounds, longest = MtuBounds(least), max(least, most)
+    lost: set[int] = set()
+    most, sizes = longest, [least, *_spread(least, longest)]
+    while sizes:
+        outcomes = dict(zip(sizes, attempt(sizes), strict=True))
+        if least in outcomes and not outcomes[least].answered:
+            return None
+        bounds.fits = max([bounds.fits, *(size for size in sizes if outcomes[size].answered)])
+        failed = {size: outcomes[size] for size in sizes if size > bounds.fits}
+        told = {(it.told_by, it.mtu) for it in failed.values() if it.mtu}
+        bounds.limits += sorted(told - set(bounds.limits), key=lambda limit: -limit[1])
+        silent = [size for size, outcome in failed.items() if outcome.silent]
+        bounds.vanished = min(filter(None, (*silent, bounds.vanished)), default=None)
+        lost |= failed.keys()
+        most = min([most, *(size - 1 for size in failed)])
+        sizes = _spread(bounds.fits, most)
+    if len(lost) == 1 and attempt([*lost])[0].answered:
+        return MtuBounds(longest)
+    return bounds
+
+
+def _spread(fits: int, most: int) -> list[int]:
+    """Return sizes above the one that fits, evenly up to the largest one that may."""
+    steps = min(_AT_ONCE, most - fits)
+    return [fits + (most - fits) * step // steps for step in range(1, steps + 1)]
+
+
 def outcome_of(printed: str) -> ProbeOutcome:
     """Parse the output of one ping."""
     if _ANSWERED.search(printed):
@@ -136,6 +174,14 @@ class SizeProber:
             outcome = self._ping(size, self._again)
         return outcome
 
+    def at_once(self, sizes: Sequence[int]) -> list[ProbeOutcome]:
+        """Return the outcomes of packets of several sizes that are under way together.
+
+        :raises stamp_endpoint.Unusable: ping cannot send.
+        """
+        with ThreadPoolExecutor(len(sizes)) as pool:
+            return list(pool.map(lambda size: self._ping(size, 1), sizes))
+
     def _ping(self, size: int, count: int) -> ProbeOutcome:
         argv = [*self._argv, "-c", str(count), "-s", str(size - self._headers)]
         argv += ["--", self._address]
@@ -167,7 +213,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
     Arguments: ``host`` (address or name), ``ip_version`` (4, 6 or null), ``device``, ``source``
     (the address to send from, or null), ``most`` (bytes), ``wait_s``, ``tries`` for each size (2 or
-    more), ``first_ns`` (the instant to begin).
+    more), ``first_ns`` (the instant to begin), ``at_once`` (whether to send many sizes together).
     Result: ``address``, ``mtu``, ``limits`` as [reporting address or null, bytes], ``vanished``:
     the smallest size without an answer or a report, or null.
     """
@@ -178,7 +224,11 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     version = 6 if family == socket.AF_INET6 else 4
     prober = SizeProber(address, version, arguments)
     stamp_endpoint.wait_until(arguments["first_ns"])
-    mtu = search(prober, LEAST[version], arguments["most"])
+    least, most = LEAST[version], arguments["most"]
+    if arguments.get("at_once"):
+        mtu = search_at_once(prober.at_once, least, most)
+    else:
+        mtu = search(prober, least, most)
     if mtu is None:
         why = f": {prober.said}" if prober.said else ""
         return {"error": f"{address} answers no echo request of {LEAST[version]} bytes{why}"}
