@@ -842,7 +842,7 @@ class NodeService:
 
     async def compare_for(self, identity: str) -> NodeComparison:
         """Compare with a node that asks for it, which shows that it is there and knows this one."""
-        await self.peer_monitor.record_request(identity)
+        await self.peer_monitor.record_contact(identity)
         return await self.comparer.compare_own_side(identity)
 
     async def _compare_with(self, name: str) -> None:
@@ -915,10 +915,14 @@ class NodeService:
         return self.local_participant if identity == self.card.identity else self.peer(identity)
 
     async def _introduce(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
-        return await self.participant(known.identity).introduce(introduction)
+        answer = await self.participant(known.identity).introduce(introduction)
+        await self.peer_monitor.record_contact(known.identity)
+        return answer
 
     async def _consider(self, known: KnownNode, introduction: Introduction) -> IntroductionAnswer:
-        return await self.participant(known.identity).consider(introduction)
+        answer = await self.participant(known.identity).consider(introduction)
+        await self.peer_monitor.record_contact(known.identity)
+        return answer
 
     async def _ask_decision(self, lead: str, exchange: UUID) -> CommitRequest | str | None:
         if is_outside(lead):

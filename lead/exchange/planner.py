@@ -204,6 +204,8 @@ class Planner:
         async with self._database.connection() as connection:
             for identity, ask_at in put_off.items():
                 await planning.put_off(connection, identity, ask_at)
+            if answered:
+                await planning.note_answered(connection, answered, self._clock.now())
             for identity in answered:
                 await planning.wake_all(connection, identity, self._clock.now())
 

@@ -380,6 +380,9 @@ put_off: Query[[str, int], None] = _SQL.command("put_off")
 wake_all: Query[[str, int], None] = _SQL.command("wake_all")
 """Make the tasks that wait for this participant due now."""
 
+note_answered: Query[[Sequence[str], int], None] = _SQL.command("note_answered")
+"""Record that these nodes, which were taken to be away, have answered."""
+
 
 async def release_claim(connection: Connection, claimed: Claim, now: int) -> None:
     """Release the lease, so that another worker can claim the task at once."""

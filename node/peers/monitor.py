@@ -226,8 +226,8 @@ class PeerMonitor:
             return f"another key answers at {known.url}: {card.identity}", None
         return self._fetch_fault(known.identity), card
 
-    async def record_request(self, identity: str) -> None:
-        """Record that a node has sent a request; messages to it are due, if it was away."""
+    async def record_contact(self, identity: str) -> None:
+        """Record that a node has sent a request or an answer; messages are due, if it was away."""
         known = self._directory.by_identity(identity)
         if known.unreachable_since is not None:
             await self.record_answer(known)

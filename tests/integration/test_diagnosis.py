@@ -15,7 +15,7 @@ from node.execution import port_probes
 from node.model.errors import TooManyRequests
 from node.model.times import MINUTE, SECOND
 from tests.conftest import NewDatabase
-from tests.support.clocks import ManualClock
+from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Asker, Served, asker, know, served
 
 NONCE = "0123456789abcdef" * 2
@@ -196,3 +196,15 @@ async def test_nodes_ask_one_after_the_other(a: Asker, b: Served) -> None:
         "Diagnosis",
         "TooManyRequests",
     ]
+
+
+async def test_a_node_that_was_checked_is_no_longer_away(a: Asker, b: Served) -> None:
+    """A check that a node answers shows that it is there, whatever was known before."""
+    await know(a.node, b)
+    await know(b, a.node)
+    await a.rows("UPDATE node SET unreachable_since = $1 WHERE name = 'b'", START)
+    await a.node.directory.refresh()
+    await checks(a, to="b")
+    _, answer = await a.ask("GET", "/v1/nodes")
+    [seen] = [node for node in answer["items"] if node["name"] == "b"]
+    assert seen["unreachable_since"] is None

@@ -8,12 +8,15 @@ from uuid import UUID
 import pytest
 
 from node.model import times
+from node.model.host_limits.document import EVERYTHING
 from node.model.ids import TaskId, run_id
+from node.model.reasons import not_tried_again
 from node.model.wire.participants import Introduction
-from node.model.wire.tasks import RetryTerms, Schedule
+from node.model.wire.tasks import RetryTerms, Schedule, TaskDocument
 from node.store import runs
 from node.store.runs import KeptPart
 from tests.support.clocks import START
+from tests.support.limits import limit
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
@@ -217,3 +220,26 @@ async def test_a_slot_counts_once_toward_the_number_of_runs(world: World) -> Non
     assert [await site.state(second) for site in (a, b)] == ["scheduled", "scheduled"]
     later = run_id(TaskId(task.task), HOUR + 2 * times.HOUR, 1)
     assert [await site.state(later) for site in (a, b)] == ["scheduled", "scheduled"]
+
+
+async def test_an_owner_who_does_not_want_it_has_no_slot_tried_again(world: World) -> None:
+    """With retry = false in the rule of its owner, a node refuses the next attempt, and says so."""
+    a, b = await world.two()
+    await limit(b.node, f"{EVERYTHING}retry = false\n")
+    spec = {"duration": "PT1M", "participants": ["a", "b"]}
+    schedule = {"start": times.format_instant(HOUR), "slip": "PT30M"}
+    document = {"test": {"type": "idle", "spec": spec}, "schedule": schedule}
+    task, _ = await a.node.admission.create(TaskDocument.model_validate(document), None)
+    await a.plan()
+    await world.settle()
+    first, second = (run_id(TaskId(task), HOUR, number) for number in (1, 2))
+    await _miss_at_b(world, a, b, first)
+    assert await a.state(second) == "waiting"
+    world.clock.advance(10 * times.SECOND)
+    await a.plan()
+    await world.settle()
+    assert [await site.state(second) for site in (a, b)] == ["waiting", None]
+    assert await a.reason(second) == not_tried_again("known nodes").at("b")
+    world.clock.move_to(HOUR + SLIP + times.SECOND)
+    await a.plan()
+    assert await a.state(second) == "unplaced"

@@ -10,7 +10,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
-from node.model.wire.tasks import Schedule
+from node.model.wire.tasks import Schedule, TaskDocument
 from node.store.database import Notice
 from tests.support.clocks import START
 from tests.support.worlds import ON_ONE_LOOP, Call, Site, World, introduction
@@ -107,6 +107,32 @@ async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
     for _ in range(3):
         await a.plan()
     assert set(await _states(a, waiting)) == {"scheduled"}
+
+
+async def test_a_node_that_a_task_has_talked_to_is_no_longer_away(world: World) -> None:
+    """A node that was away is there again once it answers the planner, without another look."""
+    a, b = await world.two()
+    waiting = await _tasks(a, (a, b), 1)
+    away = "SELECT unreachable_since IS NOT NULL AS away FROM node WHERE identity = $1"
+    await a.rows("UPDATE node SET unreachable_since = $2 WHERE identity = $1", b.identity, START)
+    world.cut = {frozenset("ab")}
+    await world.pass_time(2 * times.MINUTE, 5 * times.SECOND)
+    assert (await a.rows(away, b.identity))[0]["away"]
+    world.cut = set()
+    await world.pass_time(3 * times.MINUTE, 5 * times.SECOND)
+    assert set(await _states(a, waiting)) == {"scheduled"}
+    assert not (await a.rows(away, b.identity))[0]["away"]
+
+
+async def test_a_node_that_takes_a_new_task_is_no_longer_away(world: World) -> None:
+    """A node that answers while a task is created is there again."""
+    a, b = await world.two()
+    await a.rows("UPDATE node SET unreachable_since = $2 WHERE identity = $1", b.identity, START)
+    await a.node.directory.refresh()
+    spec = {"duration": "PT1M", "participants": ["a", "b"]}
+    document = TaskDocument.model_validate({"test": {"type": "idle", "spec": spec}})
+    await a.node.admission.create(document, None)
+    assert a.node.directory.by_identity(b.identity).unreachable_since is None
 
 
 async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World) -> None:

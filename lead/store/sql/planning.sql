@@ -333,6 +333,10 @@ SET
 FROM waiting
 WHERE planning.task_id = waiting.task_id;
 
+-- note_answered --
+UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL
+WHERE identity = ANY($1::text []) AND unreachable_since IS NOT NULL;
+
 -- wake_all --
 -- The participant has answered: plan the tasks that wait for it now.
 WITH waiting AS (
