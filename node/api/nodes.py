@@ -34,6 +34,9 @@ from node.store import outbox
 from node.store.nodes import KnownNode
 from node.trust.signatures import requested_nonce
 
+_NOT_TOLD = {"lineage", "followed_at"}
+"""Columns of a known node from which its keys are read, which are told."""
+
 
 def _node_document(node: NodeService, known: KnownNode, backlog: int = 0) -> NodeDocument:
     """Return a node as a document; the version is known only of this node."""
@@ -46,7 +49,7 @@ def _node_document(node: NodeService, known: KnownNode, backlog: int = 0) -> Nod
         knows_this=knows_this(known),
         kind=known.kind,
         keys=() if (lineage := node.directory.lineage(known.identity)) is None else lineage.keys,
-        **{name: value for name, value in vars(known).items() if name != "lineage"},
+        **{name: value for name, value in vars(known).items() if name not in _NOT_TOLD},
     )
 
 
