@@ -168,7 +168,7 @@ class TentativeBookings:
             self.quotas.give(name, proposal.quotas or (), starts, duration)
 
     def keep(self) -> None:
-        """Make final what was given."""
+        """Hold on to the time that was given; :meth:`drop` frees it no longer."""
         self.quotas.keep()
         for name, taken in self._provisional:
             self._kept[name].append(taken)

@@ -99,7 +99,7 @@ class Identified(Protocol):
 
     @property
     def id(self) -> UUID:
-        """Its id."""
+        """The id that changes are sent for."""
         ...
 
 

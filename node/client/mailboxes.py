@@ -44,7 +44,7 @@ class MailboxOwner(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name here."""
+        """The word for it on this node."""
         ...
 
 

@@ -50,7 +50,7 @@ class MeasuredRun(Protocol):
 
     @property
     def id(self) -> UUID:
-        """Its id, for the log."""
+        """The id that the log has."""
         ...
 
     @property
@@ -65,12 +65,12 @@ class MeasuredRun(Protocol):
 
     @property
     def starts_at(self) -> int:
-        """Its booked start."""
+        """The booked start (µs)."""
         ...
 
     @property
     def participants(self) -> tuple[Participant, ...]:
-        """Its participants in their order."""
+        """The participants, in the order of the test."""
         ...
 
 

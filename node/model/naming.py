@@ -21,11 +21,11 @@ class Described(Protocol):
 
     @property
     def identity(self) -> str:
-        """Its public key."""
+        """The public key, by which nodes tell each other apart."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The word for it that users type."""
 
     @property
     def url(self) -> str | None:
@@ -37,7 +37,7 @@ class Described(Protocol):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Its attributes, its contexts with their addresses among them."""
+        """The facts by which pools choose, contexts with their addresses among them."""
 
 
 AnyNode = TypeVar("AnyNode", bound=Described)

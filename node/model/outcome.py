@@ -70,12 +70,12 @@ class Figure(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, which ends in its unit."""
+        """The word for it in results, with the unit at its end."""
         ...
 
     @property
     def value(self) -> float:
-        """Its value."""
+        """The number, in the unit with which the name ends."""
         ...
 
     @property

@@ -13,7 +13,7 @@ class Standing(Protocol):
 
     @property
     def level(self) -> int:
-        """Its level."""
+        """The precedence among campaigns; ``SUSPENDED`` holds all of its runs."""
         ...
 
     @property

@@ -79,7 +79,7 @@ def due_at(term: Term, horizon: int) -> int:
 
 
 def slots_in(recurrence: Recurrence, term: Term) -> list[int]:
-    """Return the slots of a term."""
+    """Return the nominal starts (µs) of the slots in a term, the earliest first."""
     return nominal_starts(recurrence, term.starts_at - 1, term.ends_at, _SLOTS_MAX)
 
 
