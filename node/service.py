@@ -83,6 +83,7 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.plans import Plan, PlanRequest
+from node.model.wire.policy_plans import PolicyPlan, PolicyPlanRequest
 from node.peers.announcer import Announcer
 from node.peers.card import OwnCard
 from node.peers.directory import Directory
@@ -129,6 +130,7 @@ from node.store.database import Notice, PostgresDatabase
 from node.store.mark import HostMarks, MarkFile
 from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
+from node.store.pools import StoredPool
 from node.tasks.acceptance import Acceptance
 from node.tasks.admission import Admission
 from node.tasks.comparison import CompareLed, NodeComparer
@@ -191,6 +193,8 @@ class Preview(Protocol):
         """Return the plan of each task as all are created together, or the error that it meets."""
 
 
+PreviewPolicies = Callable[[StoredPool, PolicyPlanRequest], Awaitable[PolicyPlan]]
+"""Previews other policies for a pool; the request has been checked."""
 ReadBudgets = Callable[[], Awaitable[Mapping[str, tuple[Budget, ...]]]]
 """Returns by campaign what it uses of its limits and quotas; those without any are missing."""
 
@@ -200,7 +204,8 @@ class LeadFunctions:
     """The functions of the lead that the API of a node needs.
 
     ``preview_of(node)`` returns the preview, ``budgets_of(node)`` what reads the use of campaigns'
-    limits, and ``compare_of(node)`` what compares the tasks that it leads; the node is complete but
+    limits, ``compare_of(node)`` what compares the tasks that it leads, and
+    ``policy_preview_of(node)`` what previews other policies of its pools; the node is complete but
     for them.
     """
 
@@ -208,6 +213,7 @@ class LeadFunctions:
     budgets_of: Callable[[NodeService], ReadBudgets]
     compare_of: Callable[[NodeService], CompareLed]
     judge_policy: JudgePolicy
+    policy_preview_of: Callable[[NodeService], PreviewPolicies]
 
 
 @dataclass(frozen=True)
@@ -295,6 +301,7 @@ class NodeService:
         self.purger = Purger(core, rules_of(core.settings))
         self.surplus_purger = Purger(core, surplus_rules_of(core.settings))
         self.preview = dependencies.lead.preview_of(self)
+        self.preview_policies = dependencies.lead.policy_preview_of(self)
         self.budgets = dependencies.lead.budgets_of(self)
         self.comparer = NodeComparer(
             core,

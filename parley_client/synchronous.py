@@ -140,6 +140,7 @@ class Parley:
     edit_archive = _waited(AsyncParley.edit_archive)
     edit_campaign = _waited(AsyncParley.edit_campaign)
     edit_pool = _waited(AsyncParley.edit_pool)
+    plan_policy = _waited(AsyncParley.plan_policy)
     edit_reservation = _waited(AsyncParley.edit_reservation)
     edit_task = _waited(AsyncParley.edit_task)
     events = _iterated(AsyncParley.events)

@@ -31,6 +31,7 @@ from lead.policy.sets import PolicyComposition
 from lead.policy.settings import configured_set
 from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
+from lead.pool.policy_preview import PolicyPreviewer
 from lead.pool.preview import PoolTaskPreviewer, SeatPreviewDependencies
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.standing import LimitStanding
@@ -44,7 +45,7 @@ from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
 from node.runtime.housekeeping import COMPARE_S
 from node.runtime.settings import Settings
-from node.service import LeadFunctions, NodeService, Preview, ReadBudgets
+from node.service import LeadFunctions, NodeService, Preview, PreviewPolicies, ReadBudgets
 from node.store import dependencies
 from node.store.database import Database
 from node.store.tasks import StoredTask
@@ -58,6 +59,7 @@ def lead_functions() -> LeadFunctions:
         budgets_of=budgets_of,
         compare_of=compare_of,
         judge_policy=judge_policy,
+        policy_preview_of=policy_preview_of,
     )
 
 
@@ -309,6 +311,17 @@ def pool_task_preview(
         SeatPreviewDependencies(draft),
         tasks,
     )
+
+
+def policy_preview_of(node: NodeService) -> PreviewPolicies:
+    """Return what previews other policies of pools at this node."""
+    previewer = PolicyPreviewer(
+        node.database,
+        node.clock,
+        EpisodeLimits(limits_of(node.settings), node.settings.clock_limit),
+        seat_dependencies(node, node.participant),
+    )
+    return previewer.plan
 
 
 def composition_of(chosen: PolicyChoice) -> PolicyComposition:

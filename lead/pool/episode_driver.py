@@ -136,8 +136,8 @@ class EpisodeDriver:
         Returns the result, the run as it counts for the policies, and what was found.
         """
         try:
-            fixed = self._fixed_nodes(case, membership)
-            found = await search.find(request, case, fixed, partial(self._introduction, case))
+            fixed = self.fixed_nodes(case, membership)
+            found = await search.find(request, case, fixed, partial(self.introduction, case))
             parts = self._seat_task_plans(case, found, membership)
         except Exception as error:  # noqa: BLE001 - it must stop this case only
             why = describe_failure(error, "giving seats failed")
@@ -163,14 +163,14 @@ class EpisodeDriver:
         result = CaseResult(case, found.seats, parts, found.reasons, crowded)
         return result, run, found
 
-    def _fixed_nodes(self, case: SeatCase, membership: Membership) -> list[str]:
+    def fixed_nodes(self, case: SeatCase, membership: Membership) -> list[str]:
         """Return the nodes that take part in every run, whatever nodes have the seats."""
         chosen = case.able[: len(case.empty) if case.request.together else 1]
         task = self._seat_task_for(case, chosen, case.slots)
         names = [participant.name for participant in task.terms.participants]
         return [name for name in names if name not in chosen and name in membership.by_name]
 
-    def _introduction(self, case: SeatCase, name: str) -> Introduction | None:
+    def introduction(self, case: SeatCase, name: str) -> Introduction | None:
         """Return what a node would be told of a seat, or of its part in all; None if of none."""
         others = [each for each in case.able if each != name]
         count = len(case.empty) if case.request.together else 1

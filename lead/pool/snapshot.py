@@ -10,7 +10,7 @@ import structlog
 
 from lead.exchange.user_limits import UserBounds
 from lead.model.reasons import refused_before
-from lead.model.records import FinishedTerm, OpenTerm, PolicyMemory, PoolTask, TurnedDown
+from lead.model.records import FinishedTerm, Key, OpenTerm, PolicyMemory, PoolTask, TurnedDown
 from lead.planning.agenda import Limits
 from lead.planning.limited_time import UserRoom
 from lead.planning.needs import NeedsByTest
@@ -27,6 +27,7 @@ from lead.pool.snapshot_queries import (
     read_history,
     read_returnable,
     read_runs,
+    read_stored,
     read_terms,
 )
 from lead.pool.snapshot_view import ViewSources, view_of
@@ -66,6 +67,20 @@ class EpisodeInput:
     """By task, the error with which its stored document could not be read."""
     left: int = 0
     """Number of due terms that are left for a later episode."""
+
+
+@dataclass(frozen=True)
+class PoolAhead:
+    """A pool with all of its terms up to an instant, stored ones and those to come.
+
+    The candidates of the ``view`` are the ``cases``, in this order. ``seats`` are by ordinary task
+    the term and the number of a seat that it holds.
+    """
+
+    view: View
+    cases: Sequence[SeatCase]
+    seats: Mapping[str, tuple[Key, int]]
+    note: str | None
 
 
 def policies_of(pool: StoredPool) -> PolicyComposition:
@@ -180,6 +195,71 @@ class EpisodeInputReader:
             for limit, duration in set(bound.values())
         }
         return {task: rooms[of] for task, of in bound.items()}
+
+    async def read_ahead(
+        self,
+        membership: Membership,
+        pool: StoredPool,
+        tasks: Sequence[PoolTask],
+        coming: Sequence[OpenTerm],
+        until: int,
+    ) -> PoolAhead:
+        """Read all terms of these tasks up to an instant, with those ``coming``.
+
+        A task that cannot be read is left out.
+        """
+        now = self._clock.now()
+        members = membership.members(predicates.parse(pool.match))
+        scope = Scope(now, self._limits.horizon, [it.identity for it in members], membership.names)
+        ids = [task.id for task in tasks]
+        async with self._database.connection() as connection:
+            terms = [*await episodes.terms_ahead(connection, ids, now, until), *coming]
+            stored = await read_stored(connection, pool.name, tasks, terms, now)
+            held = await episodes.seats_of_terms(connection, ids, now)
+            rooms = await self._read_user_rooms(connection, tasks, now)
+            cases = [
+                replace(case, user=rooms.get(case.pool_task.id))
+                for case in self._cases_ahead(membership, pool, tasks, stored, now)
+            ]
+            remembered = await episodes.policy_state(connection, pool.name)
+            runs = await read_runs(connection, scope, cases, self._needs)
+            history = await read_history(connection, scope)
+        sources = ViewSources(
+            pool.name,
+            pool.patience,
+            scope,
+            members,
+            remembered,
+            cases,
+            runs,
+            history,
+            stored.reserved,
+            (),
+        )
+        view = view_of(sources, self._needs, self._resources)
+        seats = {str(task): (key, number) for task, key, number in held}
+        return PoolAhead(view, cases, seats, runs.note)
+
+    def _cases_ahead(
+        self,
+        membership: Membership,
+        pool: StoredPool,
+        tasks: Sequence[PoolTask],
+        stored: StoredTerms,
+        now: int,
+    ) -> list[SeatCase]:
+        """Make a case of each term that has open time, even if none of its seats is empty."""
+        by_id = {task.id: task for task in tasks}
+        cases: list[SeatCase] = []
+        for term in stored.terms:
+            try:
+                case = self._case(membership, pool, by_id[term.task], term, stored, now)
+                if case.begins is not None:
+                    refusing = _refusing_nodes(stored.turned_down[term.task], membership, now)
+                    cases.append(_with_able_nodes(membership, case, refusing))
+            except Exception as error:  # noqa: BLE001 - one task that cannot be read stops no other
+                log.warning("a task is left out", task=str(term.task), error=str(error))
+        return cases
 
     def _log_note(self, pool: str, note: str | None) -> None:
         """Log the note once as long as there is one: episodes may follow within seconds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from lead.model.records import Key, LedRun, OpenTerm, PoolTask, TurnedDown
@@ -116,6 +116,18 @@ async def read_terms(
     if imagined:
         hour = imagined[0].term.starts_at // BUCKET
         terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]
+    return replace(await read_stored(connection, pool, tasks, terms, now), left=left)
+
+
+async def read_stored(
+    connection: Connection,
+    pool: str,
+    tasks: Sequence[PoolTask],
+    terms: Sequence[OpenTerm],
+    now: int,
+) -> StoredTerms:
+    """Read what is stored of these terms of these tasks."""
+    ids = [task.id for task in tasks]
     longest = max((task.terms.duration for task in tasks), default=0)
     until = longest + max((term.over_at for term in terms), default=now)
     reserved = await reservations.pool_spans_between(connection, [pool], now, max(now, until))
@@ -128,7 +140,7 @@ async def read_terms(
         await episodes.last_use_by_node(connection, ids),
         await episodes.refusing_nodes(connection, ids, now - _REFUSALS_COUNT),
         reserved[pool],
-        left,
+        0,
     )
 
 

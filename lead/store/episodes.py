@@ -65,6 +65,27 @@ async def tasks_with_empty_seats(connection: Connection, now: int, limit: int) -
     return [_pool_task(dict(row)) for row in rows]
 
 
+async def tasks_of_pool(connection: Connection, pool: str) -> list[PoolTask]:
+    """Return the active pool tasks of a pool, the oldest first."""
+    return [_pool_task(dict(row)) for row in await connection.fetch(_SQL["pool_tasks"], pool)]
+
+
+async def terms_ahead(
+    connection: Connection, tasks: Sequence[UUID], now: int, until: int
+) -> list[OpenTerm]:
+    """Return the terms of these tasks that are not over and begin before an instant."""
+    rows = await connection.fetch(_SQL["terms_ahead"], list(tasks), now, until)
+    return [OpenTerm(row[0], Term(row[1], row[2]), *row[3:]) for row in rows]
+
+
+async def seats_of_terms(
+    connection: Connection, tasks: Sequence[UUID], now: int
+) -> list[tuple[UUID, Key, int]]:
+    """Return the ordinary task, term, and number of each held seat in terms that are not over."""
+    rows = await connection.fetch(_SQL["seats_of_terms"], list(tasks), now)
+    return [(row[0], (row[1], row[2]), row[3]) for row in rows]
+
+
 async def tasks_with_blocked_terms(
     connection: Connection, pool: str, now: int, limit: int
 ) -> list[PoolTask]:

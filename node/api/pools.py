@@ -8,6 +8,7 @@ from node.api import requests, responses
 from node.api.conditions import matched_revision
 from node.api.routing import CURSOR_BY_NAME, LIMIT, NODE, Route
 from node.model import policysets
+from node.model.wire.policy_plans import PolicyPlan, PolicyPlanRequest
 from node.model.wire.pools import (
     ExpectedMisses,
     Outside,
@@ -77,6 +78,14 @@ async def edit(request: web.Request) -> web.StreamResponse:
     return responses.document_response(await _fetch_pool(node, name))
 
 
+async def plan_policy(request: web.Request) -> web.StreamResponse:
+    """POST: 200 with what other policies would change in the hours to come; nothing is changed."""
+    node, name = request.app[NODE], requests.name(request, "pool")
+    wanted = requests.document(request, PolicyPlanRequest)
+    pool = await node.pools.check_policy(name, wanted.policy)
+    return responses.document_response(await node.preview_policies(pool, wanted))
+
+
 async def remove(request: web.Request) -> web.StreamResponse:
     """Remove a pool; its nodes stay."""
     node, name = request.app[NODE], requests.name(request, "pool")
@@ -126,5 +135,13 @@ ROUTES = (
     ),
     Route("GET", "/v1/pools/{name}", show, "Show a pool", answer=Pool),
     Route("PATCH", "/v1/pools/{name}", edit, "Edit a pool", PoolPatch, Pool),
+    Route(
+        "POST",
+        "/v1/pools/{name}/policy-plan",
+        plan_policy,
+        "Show what other policies would change in a pool; nothing is changed or booked",
+        PolicyPlanRequest,
+        PolicyPlan,
+    ),
     Route("DELETE", "/v1/pools/{name}", remove, "Remove a pool", status=204),
 )

@@ -127,6 +127,7 @@ OPERATION_NAMES = {
     "POST /v1/nodes/self/revocation": "revoke_own_key",
     "POST /v1/participant/tasks/ends": "end_task",
     "POST /v1/plans": "plan_task",
+    "POST /v1/pools/{name}/policy-plan": "plan_policy",
     "POST /v1/revocations": "revoke_key",
     "POST /v1/tasks/changes": "change_tasks",
     "PUT /v1/participant/tasks/{id}": "introduce_task",

@@ -21,6 +21,7 @@ from node.cli.output import (
     printable_text,
     readable_text,
 )
+from node.cli.policy_plans import POLICY_PLAN, policy_plan_view
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.values import MATCH_HELP, json_of, predicate
 from node.model import times
@@ -181,6 +182,12 @@ async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: 
 @click.argument("policy_set", metavar="SET")
 @click.argument("set_options", metavar="[OPTION=VALUE]...", nargs=-1)
 @_OVERRIDE
+@options("""
+    --dry-run     Change nothing; show who would get what in the next 24 hours, before and after:
+                  with this node's campaigns, tasks and bookings.
+    --anew        With --dry-run: plan the booked runs that have not begun again, too.
+    --hours 1..24 With --dry-run: look so far ahead [24].
+""")
 @asks_node
 async def set_policy(
     session: Session,
@@ -188,17 +195,27 @@ async def set_policy(
     policy_set: str,
     set_options: tuple[str, ...],
     overrides: tuple[str, ...],
+    dry_run: bool,
+    anew: bool,
+    hours: int | None,
 ) -> None:
     """Change the policies of a pool, effective now and without a restart.
 
     \b
       parley pool set-policy europe shares serial=true
       parley pool set-policy europe priority weights=usual fairshare=true slots=2
+      parley pool set-policy europe shares --dry-run
     """  # noqa: D301 - click's mark for lines to keep
-    policy: dict[str, Any] = {
-        **_recipe(session, shlex.join([policy_set, *set_options])),
-        "overrides": dict.fromkeys(AXES),
-    }
+    recipe = _recipe(session, shlex.join([policy_set, *set_options]))
+    if dry_run:
+        wanted = {"policy": {**recipe, "overrides": _overrides(overrides)}, "anew": anew}
+        given = wanted if hours is None else {**wanted, "hours": hours}
+        plan = await session.client.plan_policy(name, given)
+        session.output.print_one(plan, POLICY_PLAN, policy_plan_view)
+        return
+    if anew or hours is not None:
+        raise click.UsageError("--anew and --hours are for --dry-run")
+    policy: dict[str, Any] = {**recipe, "overrides": dict.fromkeys(AXES)}
     policy["overrides"] |= _overrides(overrides)
     pool = await session.client.edit_pool(name, {"policy": policy})
     session.output.print_one(pool, POOL, pool_view)

@@ -45,6 +45,7 @@ from node.model.wire.nodes import (
     ToolDescription,
 )
 from node.model.wire.plans import ListedPlan, Plan
+from node.model.wire.policy_plans import PolicyPlan
 from node.model.wire.pools import PolicySet, Pool
 from node.model.wire.problems import Problem, error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
@@ -467,6 +468,11 @@ class UserClient(NodeSession):
     async def edit_pool(self, name: str, patch: Mapping[str, Any]) -> Pool:
         """Change a pool by a merge patch."""
         return await self._read(Pool, "PATCH", f"/pools/{_segment(name)}", body=patch)
+
+    async def plan_policy(self, name: str, request: Mapping[str, Any]) -> PolicyPlan:
+        """Return what other policies would change in a pool; nothing is changed or booked."""
+        path = f"/pools/{_segment(name)}/policy-plan"
+        return await self._read(PolicyPlan, "POST", path, body=request)
 
     async def remove_pool(self, name: str) -> None:
         """Remove a pool; its nodes stay."""

@@ -100,6 +100,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /v1/pools/{name}": Access.READ,
     "PATCH /v1/pools/{name}": Access.OPERATE,
     "DELETE /v1/pools/{name}": Access.OPERATE,
+    "POST /v1/pools/{name}/policy-plan": Access.OPERATE,
     "GET /v1/runs/{id}/intervals": Access.READ_OWN,
     "GET /v1/meshes": Access.READ_OWN,
     "POST /v1/meshes/trials": Access.RUN,

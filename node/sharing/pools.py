@@ -194,6 +194,23 @@ class Pools:
                 raise ChangedSince(msg)
             await notices.notify(connection, "pool", name, "changed")
 
+    async def check_policy(self, name: str, policy: PolicyChoice) -> StoredPool:
+        """Check that a pool could have these policies, and return it as it is.
+
+        :raises NotFound: there is no pool of that name.
+        :raises InvalidDocument: a field is wrong, or a campaign has no weight that they could use.
+        """
+        async with self._database.connection() as connection:
+            known = _require_named(await pools.find_all(connection), name)
+            there = await campaigns.find_all(connection)
+        faults = self._judge_policy(policy)
+        weightless = weights_fault(name, policy.set, there)
+        if weightless is not None:
+            faults.append(FieldFault("/policy/set", weightless))
+        if faults:
+            raise InvalidDocument(faults)
+        return known
+
     async def remove(self, name: str, revision: int | None = None) -> None:
         """Remove a pool; with ``revision``, only in this one.
 

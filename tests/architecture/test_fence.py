@@ -52,6 +52,7 @@ SOLE_IMPORTERS = {
 
 COMPUTING_ASIDE = {
     "lead.exchange.campaign_limits",
+    "lead.pool.policy_preview",
     "lead.exchange.preview",
     "node.api.mesh_files",
     "node.results.bundles.making",

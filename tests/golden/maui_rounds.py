@@ -19,7 +19,7 @@ from lead.policy.timetable import (
     timetables_by_class,
 )
 from lead.policy.view import CampaignView, Candidate, NodeView, PoolView, PostedRun, View
-from lead.simulation.fleet.seats import starts_by_node
+from lead.pool.rehearsal.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise

@@ -284,3 +284,19 @@ async def test_an_empty_seat_has_a_reason_before_any_node_was_sought(a: Asker) -
     assert (await a.ask("GET", f"/v1/tasks/{task['id']}"))[1]["seats"]["reason"] == why
     _, seats = await a.ask("GET", f"/v1/tasks/{task['id']}/seats")
     assert [seat["reason"] for seat in seats["items"]] == [why]
+
+
+async def test_a_plan_of_other_policies_is_served(a: Asker) -> None:
+    """The plan has both policies, an alias as what it stands for; a wrong option is refused."""
+    await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
+    wanted = {"policy": {"set": "gridserver-serial-usage"}, "hours": 2}
+    status, plan = await a.ask("POST", "/v1/pools/all/policy-plan", wanted)
+    assert (status, plan["pool"], plan["booked"]) == (200, "all", 0)
+    assert plan["before"]["policy"]["set"] == policysets.DEFAULT
+    after = plan["after"]["policy"]
+    assert (after["set"], after["options"]) == ("shares", {"serial": True})
+    assert plan["after"]["looked_until"] == plan["until"]
+    assert (await a.ask("GET", "/v1/pools/all"))[1]["revision"] == 1
+    wrong = {"policy": {"set": "shares", "options": {"window": "soon"}}}
+    [(pointer, _)] = await _refused(a, "POST", "/v1/pools/all/policy-plan", wrong)
+    assert pointer == "/policy/options/window"

@@ -28,7 +28,7 @@ from lead.policy.view import (
     RememberedState,
     View,
 )
-from lead.simulation.fleet.seats import starts_by_node
+from lead.pool.rehearsal.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, subtract

@@ -13,11 +13,11 @@ from lead.policy.episode_figures import Board
 from lead.policy.sets import PolicyComposition
 from lead.policy.settings import configured_recipe
 from lead.policy.share import recent_work
+from lead.pool.rehearsal.world import DemandStream, Fleet, HeldEpisode, Situation
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import StepDone, nodes_of
-from lead.simulation.fleet.world import DemandStream, Fleet, HeldEpisode
 from node.model import times
 
 _HOURS = 12
@@ -84,6 +84,7 @@ def _count_missed(
         horizon=scenario.horizon,
         rng=random.Random(f"{scenario.seed} {name}"),
         step=_TIGHT,
+        situation=Situation(START),
         with_blocked=True,
     )
     late: set[str] = set()
@@ -94,7 +95,9 @@ def _count_missed(
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         step_done()
-    missed = [it.task for it in fleet.missed if it.next_run_at >= START + times.HOUR]
+    missed = [
+        it.candidate.task for it in fleet.missed if it.candidate.next_run_at >= START + times.HOUR
+    ]
     return len(missed), len(late.intersection(missed))
 
 

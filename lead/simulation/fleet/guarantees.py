@@ -11,12 +11,12 @@ from functools import partial
 
 from lead.policy.settings import configured_recipe
 from lead.policy.view import CampaignView, PostedRun, QueueView
+from lead.pool.rehearsal.world import DemandStream, HeldEpisode
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.promises import promises_seats
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import StepDone, fleet_of
-from lead.simulation.fleet.world import DemandStream, HeldEpisode
 from node.model import times
 
 _HOURS = 12
@@ -71,7 +71,7 @@ def promised_seats(scenario: FleetScenario, name: str, step_done: StepDone) -> I
     own = [run for run in runs.values() if run.campaign == "promised"]
     span = START + 2 * times.HOUR, START + _HOURS * times.HOUR
     least = min(_held_at_each(own, span))
-    missed = sum(it.campaign == "promised" for it in fleet.missed)
+    missed = sum(it.candidate.campaign == "promised" for it in fleet.missed)
     who = "promised seats held at each instant"
     yield check(who=who, unit="seats", promised=_PROMISED, least=_PROMISED, found=least)
     who = "runs within the promise that were missed"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from lead.policy.share.decayed_windows import DecayWindows, deltas, usages
-from lead.simulation.fleet.world import FleetBooking, HeldEpisode
+from lead.pool.rehearsal.world import FleetBooking, HeldEpisode
 
 
 class PullCounter:

@@ -11,9 +11,17 @@ from math import ceil, sqrt
 
 from lead.policy.settings import configured_recipe
 from lead.policy.view import BUCKET, CampaignView, NodeView, PostedRun
+from lead.pool.rehearsal.ledger import by_hour
+from lead.pool.rehearsal.world import (
+    DemandStream,
+    Fleet,
+    FleetBooking,
+    HeldEpisode,
+    Situation,
+    Watcher,
+)
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
-from lead.simulation.fleet.ledger import by_hour
 from lead.simulation.fleet.promises import (
     BY_WEIGHT,
     EQUAL,
@@ -25,7 +33,6 @@ from lead.simulation.fleet.promises import (
 )
 from lead.simulation.fleet.pull_order import PullCounter
 from lead.simulation.fleet.report import FleetCheck
-from lead.simulation.fleet.world import DemandStream, Fleet, FleetBooking, HeldEpisode, Watcher
 from node.model import times
 
 StepDone = Callable[[], None]
@@ -143,6 +150,7 @@ def fleet_of(  # noqa: PLR0913 - the parts of a fleet
         rng=rng,
         step=step,
         refusals=refusals,
+        situation=Situation(START),
         with_blocked=with_blocked,
     )
 

@@ -13,12 +13,12 @@ from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured_recipe
 from lead.policy.view import URGENT, CampaignView, PostedRun
+from lead.pool.rehearsal.world import DemandStream, HeldEpisode
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.promises import protects_slots
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import StepDone, fleet_of, hourly
-from lead.simulation.fleet.world import DemandStream, HeldEpisode
 from node.model import times
 
 _STEP = times.MINUTE
@@ -72,7 +72,7 @@ def starvation(scenario: FleetScenario, name: str, step_done: StepDone) -> Itera
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):
         step_done()
-    missed = sum(it.k > 1 for it in fleet.missed)
+    missed = sum(it.candidate.k > 1 for it in fleet.missed)
     due = (_HOURS * times.HOUR - wide.first - 2 * times.HOUR) // _EVERY
     check = partial(FleetCheck, trial="starvation", policy=name)
     bound = (_SLIP + _SINGLE) / times.MINUTE

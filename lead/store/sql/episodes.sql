@@ -68,6 +68,34 @@ WHERE task.state = 'active' AND pool_task.due_at <= $1
 ORDER BY task.created_at, task.id
 LIMIT $2;
 
+-- pool_tasks --
+-- The active pool tasks of a pool.
+SELECT
+    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
+    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
+FROM pool_task
+INNER JOIN task ON pool_task.task_id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+WHERE task.state = 'active' AND pool.name = $1
+ORDER BY task.created_at, task.id;
+
+-- terms_ahead --
+-- The terms of these tasks that are not over, and begin before an instant.
+SELECT pool_task, starts_at, ends_at, over_at, seats, tries, reason, try_at
+FROM term
+WHERE pool_task = ANY($1::uuid []) AND over_at > $2 AND starts_at < $3
+ORDER BY starts_at, pool_task;
+
+-- seats_of_terms --
+-- The ordinary tasks that hold the seats of these tasks in terms that are not over, with the term and the number.
+SELECT seat.task_id, seat.pool_task, seat.term, seat.place
+FROM seat
+INNER JOIN term ON seat.pool_task = term.pool_task AND seat.term = term.starts_at
+WHERE seat.pool_task = ANY($1::uuid []) AND seat.lost_at IS NULL AND term.over_at > $2
+ORDER BY seat.task_id, seat.place;
+
 -- next_due --
 SELECT least(
     (

@@ -173,6 +173,11 @@ async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
     shown = (await ask("policy", "show", "maui-defer", "-o", "table")).out
     assert "maui-defer         priority with patience=PT1H" in shown
     assert "did you mean shares" in (await ask("policy", "show", "sharez")).err
+    said = await ask("pool", "set-policy", "fast", "turns", "--dry-run", "-o", "table")
+    assert ("before          shares with serial=true" in said.out) is True
+    assert "after           turns" in said.out
+    assert json.loads((await ask("pool", "show", "fast")).out)["policy"] == changed["policy"]
+    assert (await ask("pool", "set-policy", "fast", "turns", "--anew")).code == 2
     await a.node.own_card.set({"cpu_mbps": None})
     await a.node.directory.refresh()
     shown = (await ask("pool", "show", "fast", "-o", "table")).out

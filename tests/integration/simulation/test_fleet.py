@@ -29,16 +29,16 @@ from lead.policy.view import (
     View,
 )
 from lead.policy.view import Charge as Charged
+from lead.pool.rehearsal.ledger import WEIGHT, Ledger
+from lead.pool.rehearsal.world import FleetBooking, HeldEpisode
 from lead.simulation.clock import START
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.drawing import draw_fleet_report
-from lead.simulation.fleet.ledger import WEIGHT, Ledger
 from lead.simulation.fleet.play import TRIALS, play
 from lead.simulation.fleet.promises import Sharing, sharing_of
 from lead.simulation.fleet.pull_order import PullCounter
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import tolerance
-from lead.simulation.fleet.world import FleetBooking, HeldEpisode
 from lead.simulation.scenario import FLEET, read, validated
 from lead.simulation.server import NodeStore, lent
 from node.model import times
@@ -156,7 +156,7 @@ def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) 
         for number, campaign in enumerate(order)
     ]
     booked = [
-        FleetBooking(it, Candidate(it.task, it.campaign, now, 1, ("n",), waits_since=START), now)
+        FleetBooking((it,), Candidate(it.task, it.campaign, now, 1, ("n",), waits_since=START), now)
         for it in runs
     ]
     view = View(

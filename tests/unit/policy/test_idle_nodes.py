@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.policy.view import CampaignView, NodeView, PostedRun
+from lead.pool.rehearsal.world import DemandStream, Fleet, FleetBooking, HeldEpisode, Situation
 from lead.simulation.clock import START
-from lead.simulation.fleet.world import DemandStream, Fleet, FleetBooking, HeldEpisode
 from node.model import times
 from tests.support.policies import COMPOSITIONS
 
@@ -28,6 +28,7 @@ def _fleet(policy: str, nodes: int, streams: list[DemandStream], seed: int = 1) 
         horizon=times.DAY,
         step=times.MINUTE,
         rng=random.Random(seed),
+        situation=Situation(START),
     )
 
 

@@ -20,7 +20,7 @@ from lead.policy.settings import (
 )
 from lead.policy.verdict import Axis, RefusalRule
 from lead.policy.view import ReservationView
-from lead.simulation.fleet.seats import starts_by_node
+from lead.pool.rehearsal.seats import starts_by_node
 from node.model import policysets, times
 from node.model.errors import InvalidDocument
 from tests.golden.former_sets import FORMER_SETS

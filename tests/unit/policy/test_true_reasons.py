@@ -29,8 +29,8 @@ from lead.policy.view import (
     ReservationView,
     View,
 )
-from lead.simulation.fleet.ledger import WEIGHT, Ledger
-from lead.simulation.fleet.seats import starts_by_node
+from lead.pool.rehearsal.ledger import WEIGHT, Ledger
+from lead.pool.rehearsal.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from tests.support.policies import COMPOSITIONS

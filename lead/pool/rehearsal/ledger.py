@@ -1,4 +1,4 @@
-"""The ledger of a fleet: what campaigns are charged, summed by the hour like the lead's ledger.
+"""The ledger of a rehearsal: what campaigns are charged, by the hour like the lead's ledger.
 
 The sums are in thousandths of a seat times microseconds, as in ``charge_hour``, and are read by
 the same function; ``tests/integration/simulation/test_fleet.py`` compares them with the

@@ -7,7 +7,7 @@ that a lead sends to nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from lead.model.records import OpenTerm, PoolTask
@@ -18,6 +18,7 @@ from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun
 from lead.pool.seat_search import SeatSearch, SeatSearchResult
 from node.model import times
+from node.model.predicates import Attributes
 from node.model.recurrence import Recurrence
 from node.model.spans import Span, at_least, clip
 from node.model.task_terms import TaskTerms
@@ -31,6 +32,15 @@ Free = Mapping[str, Sequence[Span]]
 
 _POOL = "fleet"
 _TASK = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seeking:
+    """The empty seats of a term, the nodes that take part anyway, and the attributes of nodes."""
+
+    case: SeatCase
+    fixed: Sequence[str] = ()
+    facts: Mapping[str, Attributes] = field(default_factory=dict)
 
 
 class KnownTime(ProposalCache):
@@ -61,16 +71,21 @@ def _offered_spans(free: Sequence[Span], request: ProposalRequest) -> tuple[Span
 
 
 def find_seats(
-    ask: Ask, free: Free, displacing: Free | None = None, may_yield: Sequence[PostedRun] = ()
+    ask: Ask,
+    free: Free,
+    displacing: Free | None = None,
+    may_yield: Sequence[PostedRun] = (),
+    seeking: Seeking | None = None,
 ) -> SeatSearchResult | None:
     """Return the nodes and starts of a run as a lead finds them; None if too few have time.
 
-    Of a term the first run counts. ``displacing`` is free where the runs that ``may_yield`` give
-    way, whose ids are UUIDs.
+    Without what is ``seeking``, the first run of a term counts. ``displacing`` is free where the
+    runs that ``may_yield`` give way, whose ids are UUIDs.
     """
     asked = replace(ask, nodes=tuple(name for name in ask.nodes if name in free))
-    search = SeatSearch({}, KnownTime(free, displacing or free, may_yield), (), 0)
-    steps = search.steps(asked, case_of(asked), ())
+    given = seeking or Seeking(case_of(asked))
+    known = KnownTime(free, free if displacing is None else displacing, may_yield)
+    steps = SeatSearch(given.facts, known, (), 0).steps(asked, given.case, given.fixed)
     found = next(step for step in steps if isinstance(step, SeatSearchResult))
     return found if len(found.seats) >= ask.least else None
 
