@@ -309,6 +309,12 @@ class LimitKeeper:
         why = limit_of_tasks_reached(rule.name, user, count, rule.tasks_max)
         return why.at(self._settings.name)
 
+    def counts_tasks_of(self, user: User) -> bool:
+        """Return whether a rule bounds how many open tasks a user may have."""
+        groups = self.limits.groups_of_user(user)
+        bounding = (rule.who for rule in self.limits.rules if rule.tasks_max is not None)
+        return not all(map(groups.isdisjoint, bounding))
+
     def _task_count_rule(self, task: StoredTask, standing: LimitStanding) -> Rule | None:
         """Return the rule that bounds the open tasks of the user of this task, or None."""
         rule = self.limits.rule(standing.rule)
