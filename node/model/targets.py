@@ -37,6 +37,7 @@ _METADATA: Mapping[IpAddress, str] = {
         "192.0.0.192",  # Oracle
         "fd00:ec2::254",  # AWS
         "fd20:ce::254",  # Google
+        "fd00:42::42",  # Scaleway
     )
 }
 _NEVER: tuple[tuple[Network, str], ...] = tuple(
@@ -58,7 +59,8 @@ _NEVER: tuple[tuple[Network, str], ...] = tuple(
 PRIVATE: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
     for network in (
-        "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10",
+        "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "192.0.0.0/24",
+        "198.18.0.0/15", "fc00::/7", "fec0::/10", "2001:2::/48",
     )
 )  # fmt: skip
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")

@@ -45,6 +45,7 @@ REFUSED = [
     ("192.0.0.192", CLOUD),
     ("fd00:ec2::254", CLOUD),
     ("fd20:ce::254", CLOUD),
+    ("fd00:42::42", CLOUD),
     ("169.254.1.1", LINK),
     ("fe80::1", LINK),
     ("fe80::1%eth0", LINK),
@@ -165,6 +166,20 @@ def test_content() -> None:
         assert "is a private address, and text would tell others" in refusal
     assert target_refusal("10.9.1.1", 80, rules) is None
     assert target_refusal("8.8.8.8", 80, rules) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("10.9.9.9", "172.31.0.1", "192.168.0.1", "100.127.0.1", "192.0.0.8", "198.19.255.1"),
+        *("fd12::1", "fec0::1", "2001:2::1", "::ffff:198.18.0.1", "64:ff9b::10.9.9.9"),
+    ],
+)
+def test_private_networks(address: str) -> None:
+    """No network that the internet does not route is reached but where a known node is."""
+    rules = TargetRules(OWN, 8642, private=())
+    assert "is a private address" in str(target_refusal(address, 80, rules))
+    assert target_refusal(address, 80, replace(rules, private=None)) is None
 
 
 def test_ports_of_private_nodes() -> None:
