@@ -1,7 +1,8 @@
 """The number of requests that each user, and each address of strangers, may send in a minute.
 
 Other nodes send requests that cost from a millisecond to fifty, so what they ask for counts by an
-estimate of that: their routes have a cost, and long questions take longer.
+estimate of that: their routes have a cost, and long questions take longer. What they tell, and do
+not ask, is always taken while it is short; what is long counts by its length, apart from questions.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ WORK_UNIT = MILLISECOND
 _WORK_BYTES = 4096
 """Bytes of a question that take about as long as a unit of work: 2,048 windows take 24 ms."""
 
+
+MESSAGE_BYTES_FREE = 64_000
+"""Length up to which what another node tells is not counted."""
+_LONG_MESSAGES = 30_000
+"""Work for the long messages of one node in a minute, all of which may come at once: 120 MB."""
 
 _TOGETHER = 3, 2
 """The work for all nodes that no rule names together, by that for one: many keys of one owner leave
@@ -54,6 +60,7 @@ class RequestRates:
         self._strangers = RateLimit(MINUTE // STRANGERS_MOST, STRANGERS_MOST)
         interval = WORK_UNIT * 100 // core.settings.peer_work
         self._peers = RateLimit(interval, MINUTE // interval)
+        self._messages = RateLimit(MINUTE // _LONG_MESSAGES, _LONG_MESSAGES)
         together = interval * _TOGETHER[1] // _TOGETHER[0]
         self._unnamed = RateLimit(together, MINUTE // together)
 
@@ -67,6 +74,16 @@ class RequestRates:
         if not wait and not self._is_named(identity):
             wait = self._unnamed.wait("", now, work)
         return math.ceil(wait / SECOND)
+
+    def spend_for_message(self, identity: str, length: int) -> int:
+        """Count a message of this length (bytes) from another node; or return the seconds to wait.
+
+        One that is short is not counted.
+        """
+        if length <= MESSAGE_BYTES_FREE:
+            return 0
+        work, now = length // _WORK_BYTES, self._clock.monotonic()
+        return math.ceil(self._messages.wait(identity, now, work) / SECOND)
 
     def spend_of_stranger(self, remote: str) -> Allowance | None:
         """Count a request that needs no token; None for this host, or a proxy on it."""

@@ -271,14 +271,18 @@ def _count_request(request: web.Request) -> None:
 
 
 def _count_work(request: web.Request, route: Route, body: bytes) -> None:
-    """Count the work for a question of another node, unless this node itself asks.
+    """Count the work for what another node asks or tells, unless it is this node itself.
 
-    :raises TooManyRequests: it has asked for too much.
+    :raises TooManyRequests: it has asked for too much, or told it at too great a length.
     """
     node, sender = request.app[NODE], request[SENDER]
-    if not route.cost or sender == node.card.identity:
+    if sender == node.card.identity:
         return
-    if wait_s := node.request_rates.spend_of_peer(sender, route.cost, len(body)):
+    rates = node.request_rates
+    if not route.cost and (wait_s := rates.spend_for_message(sender, len(body))):
+        msg = f"{request[PRINCIPAL].name} sends long messages too fast; send it in {wait_s} s"
+        raise TooManyRequests(msg, wait_s)
+    if route.cost and (wait_s := rates.spend_of_peer(sender, route.cost, len(body))):
         msg = (
             f"{request[PRINCIPAL].name} asks for more work than this host does for another node "
             f"(PARLEY_PEER_WORK); ask again in {wait_s} s"

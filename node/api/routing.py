@@ -75,7 +75,7 @@ class Route:
     """Maximum bytes of the body, if it is less than the access rule allows."""
     cost: int = 0
     """Work of a question of another node (ms of processor), besides that by its length; 0 if it is
-    not counted: what ends, frees, or decides is always taken."""
+    not counted: what ends, frees, or decides is always taken, unless it is long."""
     without_database: bool = False
     """True if it answers while the database does not, to callers whose tokens were valid before."""
 

@@ -308,6 +308,23 @@ async def test_a_node_may_ask_for_so_much_work(peer: Peer, clock: ManualClock) -
     assert (await peer.send("POST", "proposals", body))[0] == 200
 
 
+async def test_long_messages_of_a_node_are_bounded(peer: Peer, clock: ManualClock) -> None:
+    """A node tells what it likes as long as it is short, and eight megabytes a few times."""
+    release = {"task": str(uuid4()), "lease_epoch": 1}
+    short = orjson.dumps({"items": [{"exchange": str(uuid4()), "release": release}]})
+    long = short + b" " * 150_000
+    rates, sender = peer.b.request_rates, peer.a.card.identity
+    taken = sum(not rates.spend_for_message(sender, 8_000_000) for _ in range(1000))
+    assert 0 < taken < 20
+    status, problem, headers = await peer.send("POST", "rulings", long)
+    assert (status, int(headers["Retry-After"]) > 0) == (429, True)
+    assert problem["detail"].startswith("a sends long messages too fast")
+    assert (await peer.send("POST", "rulings", short))[0] == 200
+    assert not rates.spend_for_message("ed25519:other", 8_000_000)
+    clock.advance(times.MINUTE)
+    assert (await peer.send("POST", "rulings", long))[0] == 200
+
+
 async def test_many_keys_ask_for_no_more_than_a_half_more_than_one(peer: Peer) -> None:
     """Three quarters of a processor work for all nodes that no rule names, however many."""
     rates, minute = peer.b.request_rates, 30_000
