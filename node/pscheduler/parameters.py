@@ -6,6 +6,7 @@ value as JSON: ``detail=true``, ``lead-bind="10.0.0.1"``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -37,16 +38,17 @@ class Parameters:
         return value is not None and value.strip().strip('"').lower() in _TRUE
 
     def text(self, name: str) -> str | None:
-        """Return a text, plain or as JSON; None if it was not sent."""
+        """Return a text, plain or as JSON; None if it was not sent.
+
+        :raises Refusal: it has what cannot be written.
+        """
         value = self._query.get(name)
         if value is None:
             return None
         if len(value) > 1 and value[0] == value[-1] == '"':
-            try:
-                parsed = json.loads(value)
-            except ValueError:
-                return value
-            return str(parsed)
+            with contextlib.suppress(ValueError):
+                value = str(json.loads(value))
+        _check_value(value, f"Argument '{name}'")
         return value
 
     def json(self, name: str) -> Any:

@@ -172,6 +172,9 @@ def test_texts_may_be_json() -> None:
     """A text in quotes is what is in the quotes."""
     assert Parameters({"task": '"0f0f"'}).text("task") == "0f0f"
     assert Parameters({"task": '"'}).text("task") == '"'
+    for unwritable in (r'"\ud800"', r'"\u0000"'):
+        with pytest.raises(Refusal, match="cannot be stored"):
+            Parameters({"key": unwritable}).text("key")
 
 
 def test_doubled_slashes_and_methods() -> None:
