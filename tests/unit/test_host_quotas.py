@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from lead.planning.agenda import Slot
 from lead.planning.host_quotas import QuotaCount
@@ -185,3 +187,19 @@ def test_what_is_given_to_a_task_is_told_to_the_next_as_if_it_was_booked() -> No
     assert sentences[1].startswith("limit 'few': 1 run of 1 run per hour used, free again from ")
     end = DAY + 2 * HOUR + DURATION
     assert sentences[2] == busy(SchedulingClass.EXCLUSIVE, DAY + 2 * HOUR, end, "idle", 3)
+
+
+def test_a_host_tells_one_share_of_so_many_hours() -> None:
+    """A participant that tells more would keep its lead counting for seconds with each run."""
+    start = times.parse_instant("2026-12-01T00:00:00Z")
+    first = start // times.HOUR
+    hours = tuple((first + at, start) for at in range(1000))
+    account = {"name": "0", "share": 1, "wants": hours}
+    accounts = [{**account, "name": str(number)} for number in range(11)]
+    share = HostShare.model_validate({"account": "0", "amount": 1.0, "accounts": accounts[:10]})
+    with pytest.raises(ValidationError, match="more than 10000 hours"):
+        HostShare.model_validate({"account": "0", "amount": 1.0, "accounts": accounts})
+    told = {"now": start, "horizon": start, "free": ()}
+    assert Proposal.model_validate({**told, "quotas": (share,)}).quotas == (share,)
+    with pytest.raises(ValidationError, match="more than one share"):
+        Proposal.model_validate({**told, "quotas": (share, share)})

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -94,7 +94,8 @@ QUOTAS_MAX = 256
 """Maximum number of quotas in a proposal; a node with more for one task tells none."""
 
 PERIODS_MAX = 10_000
-"""Maximum number of periods of one quota, or of one limit of loads, in a proposal."""
+"""Maximum number of periods of one quota, or of one limit of loads, in a proposal; and of all hours
+that are told of the accounts of a share."""
 
 ACCOUNTS_MAX = 32
 """Maximum number of accounts of shares in a proposal; a node tells none if more want time."""
@@ -476,6 +477,13 @@ class HostShare(Document):
     amount: SeatTime = Field(description="How much each run of the task takes.")
     accounts: Annotated[tuple[ShareAccount, ...], Field(max_length=ACCOUNTS_MAX)]
 
+    @model_validator(mode="after")
+    def _check_length(self) -> Self:
+        if sum(len(it.wants) + len(it.used) for it in self.accounts) > PERIODS_MAX:
+            msg = f"accounts have more than {PERIODS_MAX} hours together"
+            raise ValueError(msg)
+        return self
+
     @classmethod
     def of(cls, own: str, amount: float, accounts: Sequence[AccountUse]) -> Self | None:
         """Return the share of the account ``own``; None if there is too much to tell."""
@@ -483,6 +491,8 @@ class HostShare(Document):
         names = {account: account if account == OTHERS else n for account, n in names.items()}
         hours = [len(each) for it in accounts for each in (it.used, it.claims)]
         if len(accounts) > ACCOUNTS_MAX or max(hours) > ACCOUNT_HOURS_MAX:
+            return None
+        if sum(hours) > PERIODS_MAX:
             return None
         told = (
             ShareAccount(
@@ -504,6 +514,17 @@ class HostShare(Document):
 
 
 ToldLimit = HostQuota | HostLoad | HostShare
+
+
+def _require_one_share(told: tuple[ToldLimit, ...]) -> tuple[ToldLimit, ...]:
+    """Return what a host tells unchanged; a lead has one share there.
+
+    :raises ValueError: it has more.
+    """
+    if sum(isinstance(each, HostShare) for each in told) > 1:
+        msg = "has more than one share"
+        raise ValueError(msg)
+    return told
 
 
 class LimitReached(Document):
@@ -546,7 +567,12 @@ class Proposal(Document):
         description="Whether reservations for particular tasks exist, or limits bind this one; "
         "other tasks may get another answer.",
     )
-    quotas: Annotated[tuple[ToldLimit, ...], Field(max_length=QUOTAS_MAX)] | None = Field(
+    quotas: (
+        Annotated[
+            tuple[ToldLimit, ...], Field(max_length=QUOTAS_MAX), AfterValidator(_require_one_share)
+        ]
+        | None
+    ) = Field(
         None,
         exclude_if=_is_absent,
         description="The quotas and shares for which the runs count, and in a preview the limits "
