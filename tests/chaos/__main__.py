@@ -1,6 +1,6 @@
 """``make chaos``: real nodes under faults, then the invariants in their tables.
 
-With ``--boots`` it is the boots under a clock that is ahead (``boots.py``) in place of that.
+With ``--boots`` it is the boots under a wrong clock (``boots.py``) in place of that.
 
 Exit code 0 if all hold, 1 if one is violated (logs and databases are then kept), 130 if
 interrupted.
@@ -31,7 +31,7 @@ def _arguments() -> tuple[Plan, Path | None] | None:
     parser.add_argument("--clients", type=int, default=default.clients)
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write it as JSON")
     parser.add_argument(
-        "--boots", action="store_true", help="boots under a clock that is ahead instead (10 min)"
+        "--boots", action="store_true", help="boots under a wrong clock instead (20 min)"
     )
     arguments = parser.parse_args()
     if arguments.boots:

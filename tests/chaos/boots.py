@@ -1,8 +1,8 @@
-"""Boots under a clock that is ahead: nothing of what is to come may be lost.
+"""Boots under a wrong clock: nothing of what is to come may be lost.
 
 ``make chaos ARGS=--boots`` books thirty runs of the next hour on two nodes, at either of them
 and at one alone, stops one node, starts it while its clock is an hour, a day, or forty days ahead,
-sets the clock right after a while, and looks what became of the runs.
+or an hour or a day behind, sets the clock right after a while, and looks what became of the runs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,19 @@ _NOTICED = 20 * times.SECOND
 
 @dataclass(frozen=True)
 class Boot:
-    """A boot: the seconds by which the clock is ahead, and for which it stays so."""
+    """A boot: the seconds by which the clock is ahead, or behind, and for which it stays so."""
 
     ahead_s: int
     lasts_s: float
 
 
-BOOTS = (Boot(3600, 41.0), Boot(86_400, 300.0), Boot(40 * 86_400, 50.0))
+BOOTS = (
+    Boot(3600, 41.0),
+    Boot(86_400, 300.0),
+    Boot(40 * 86_400, 50.0),
+    Boot(-3600, 41.0),
+    Boot(-86_400, 41.0),
+)
 
 
 @dataclass(frozen=True)

@@ -254,6 +254,12 @@ async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None
     assert await scene.violated() == {"overlaps"}
 
 
+async def test_more_runs_than_a_task_may_have_are_found(scene: Scene) -> None:
+    """A task with runs of more slots than its schedule allows is found at its lead."""
+    await scene.both("UPDATE task SET schedule = schedule || '{\"max_runs\": 1}'")
+    assert await scene.violated() == {"surplus"}
+
+
 async def test_time_blocked_for_nothing_is_found(scene: Scene) -> None:
     """A run that keeps its time after its exchange was released is found."""
     await scene.both("UPDATE exchange SET state = 'released'")
@@ -677,7 +683,7 @@ def test_every_invariant_is_planted() -> None:
     planted = {
         *_ALONE,
         *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "at_once", "displaced"),
-        *("two_of_a_slot", "changed", "merged", "ended", "archived", "over_too_early"),
+        *("two_of_a_slot", "surplus", "changed", "merged", "ended", "archived", "over_too_early"),
         *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
         *PLANTED_IN_WORLDS,
     }
