@@ -222,13 +222,20 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
 
 
 def schedule_of_runs(task: PostedTask, test: ParleyTest) -> ScheduleDocument:
-    """Return the schedule of our runs, which follow each other where several are one run there."""
+    """Return the schedule of our runs, which follow each other where several are one run there.
+
+    There, ``until`` bounds the instants at which runs start, and the last one may outlast it. An
+    agent computes it before it posts the task, so that the last of our runs would often be over a
+    few seconds later.
+    """
     schedule = task.schedule
     if test.repeat is None or schedule.repeat is not None or schedule.cron is not None:
         return schedule
-    repeat = times.parse_duration(test.repeat)
-    changes = {"repeat": repeat, "max_runs": test.max_runs, "until": task.until}
-    return schedule.model_copy(update=changes)
+    repeat, runs = times.parse_duration(test.repeat), test.max_runs
+    if task.until is not None and isinstance(schedule.start, int):
+        before = -(-(task.until - schedule.start) // repeat)
+        runs = before if runs is None else min(runs, before)
+    return schedule.model_copy(update={"repeat": repeat, "max_runs": runs})
 
 
 def _check_members(

@@ -23,6 +23,7 @@ from node.pscheduler.tests.language import (
     STREAM_LONGEST,
     Language,
     our_test,
+    runs_of_stream,
     single_participant,
     with_consecutive_runs,
 )
@@ -306,18 +307,15 @@ class LatencyBgLanguage(DelayLanguage):
 
     def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our latencybg; runs of a day follow each other for longer ones."""
-        test = super().translated_test(spec, hosts)
-        return with_consecutive_runs(test, _duration(spec), parse_duration(test.spec["duration"]))
+        return with_consecutive_runs(super().translated_test(spec, hosts), *_stream(spec))
 
     def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
         """Return the spec of our latencybg, whose duration is a multiple of its intervals.
 
         :raises Refusal: 422, the duration is shorter than an interval.
         """
-        each = spec.get("packet-count", _COUNT_EACH) * _interval(spec)
-        length = self.duration(spec)
-        length -= length % each if each else 0
-        told = times.format_duration(each)
+        length, _ = _stream(spec)
+        told = times.format_duration(_each(spec))
         if not length:
             raise impossible(f"{self.name}: an interval of {told} is longer than the duration")
         own = super().our_spec(spec, hosts)
@@ -361,6 +359,17 @@ def _seconds(duration: str) -> float:
 def _duration(spec: Document) -> int | None:
     """Return the length of the measurement in microseconds; None if it has no end."""
     return parse_duration(spec["duration"]) if "duration" in spec else None
+
+
+def _each(spec: Document) -> int:
+    """Return the length of an interval of a latencybg, in microseconds."""
+    count: int = spec.get("packet-count", _COUNT_EACH)
+    return count * _interval(spec)
+
+
+def _stream(spec: Document) -> tuple[int, int | None]:
+    """Return the length of the runs of a latencybg in microseconds, and how many it takes."""
+    return runs_of_stream(_duration(spec), _each(spec))
 
 
 def _remark_lines(spec: Document, result: Mapping[str, Any], received: int) -> Iterator[str]:

@@ -14,10 +14,10 @@ from node.pscheduler.refusals import impossible
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Outcome, ParleyTest, Participants
 from node.pscheduler.tests.language import (
-    STREAM_LONGEST,
     Language,
     Rows,
     our_test,
+    runs_of_stream,
     with_consecutive_runs,
 )
 from node.pscheduler.tests.members import Member
@@ -179,8 +179,7 @@ class IdleBgmLanguage(IdlingLanguage):
         """
         asked = times.parse_duration(spec["duration"])
         each = times.parse_duration(spec["interval"]) if "interval" in spec else asked
-        length = min(asked, STREAM_LONGEST)
-        length -= length % each if each else 0
+        length, runs = runs_of_stream(asked, each)
         if not length:
             raise impossible(f"{self.name}: the interval is longer than the duration")
         members = {
@@ -189,7 +188,7 @@ class IdleBgmLanguage(IdlingLanguage):
             "each": times.format_duration(each),
         }
         test = our_test(self.ours, members, hosts, [spec.get("host")])
-        return with_consecutive_runs(test, asked, length)
+        return with_consecutive_runs(test, length, runs)
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return how long the host was idle."""

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from node.model.times import DAY
 from node.model.wire.fields import FROM_OUTSIDE
 from node.plugins.contracts import Test
+from node.plugins.outline import INTERVALS_MAX
 from node.plugins.participation import first_fault
 from node.pscheduler import times
 from node.pscheduler.refusals import impossible
@@ -289,14 +290,26 @@ def diagnostics(outcome: Outcome) -> str:
 
 
 STREAM_LONGEST = DAY
-"""The longest run of a stream of ours."""
+"""The longest run of a stream of ours, in microseconds."""
 
 
-def with_consecutive_runs(test: ParleyTest, asked: int | None, length: int) -> ParleyTest:
-    """Return a test repeated in runs of ``length`` for as long as ``asked`` (µs; None: no end)."""
-    if asked is not None and asked <= STREAM_LONGEST:
+def runs_of_stream(asked: int | None, each: int) -> tuple[int, int | None]:
+    """Return the length of the runs of a stream, and how many of them it takes.
+
+    A stream takes ``asked`` µs, or has no end, which takes any number of runs (None). Its runs are
+    of equal length, a multiple of ``each``; none is longer than a day, or has more intervals than a
+    run of ours may have. The length is 0 if the stream is shorter than one interval.
+    """
+    longest = min(STREAM_LONGEST, INTERVALS_MAX * each)
+    runs = None if asked is None else max(1, -(-asked // longest))
+    length = longest if asked is None or runs is None else asked // runs
+    return length - (length % each if each else 0), runs
+
+
+def with_consecutive_runs(test: ParleyTest, length: int, runs: int | None) -> ParleyTest:
+    """Return a test repeated in runs of ``length`` (µs) that follow each other (None: no end)."""
+    if runs == 1:
         return test
-    runs = None if asked is None else -(-asked // length)
     return replace(test, repeat=times.format_duration(length), max_runs=runs)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from node.model.times import DAY, parse_instant
+import pytest
+
+from node.model.times import DAY, HOUR, SECOND, parse_instant
 from node.pscheduler.posted import read, schedule_of_runs
 from node.pscheduler.tests.registry import LANGUAGES
 
@@ -23,9 +25,29 @@ def planned(spec: dict[str, Any], **schedule: str) -> tuple[int | None, int | No
 def test_a_stream_without_end_is_a_run_each_day() -> None:
     """Runs of a day follow each other until the end of the task."""
     assert planned({}) == (DAY, None, None)
-    until = "2026-11-30T00:00:00Z"
-    assert planned({}, until=until) == (DAY, None, parse_instant(until))
     assert planned({"duration": "P3D"}) == (DAY, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("until", "runs"),
+    [
+        ("2026-11-22T08:10:12Z", 1),
+        ("2026-11-23T08:10:02Z", 1),
+        ("2026-11-23T09:00:00Z", 2),
+        ("2026-11-30T00:00:00Z", 8),
+    ],
+)
+def test_the_last_run_may_outlast_the_end(until: str, runs: int) -> None:
+    """Runs start before the end of the task, which an agent computed before it posted the task."""
+    assert planned({}, until=until) == (DAY, runs, None)
+    assert planned({"duration": "P30D"}, until=until) == (DAY, runs, None)
+
+
+def test_a_run_has_no_more_intervals_than_one_may_have() -> None:
+    """A day of short intervals becomes several runs of equal length."""
+    assert planned({"packet-count": 100, "duration": "P1D"}) == (8 * HOUR, 3, None)
+    assert planned({"packet-count": 100}) == (10 * HOUR, None, None)
+    assert planned({"packet-count": 70, "duration": "P1D"}) == (6 * HOUR - 5 * SECOND, 4, None)
 
 
 def test_a_schedule_that_repeats_stays() -> None:
