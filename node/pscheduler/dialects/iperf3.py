@@ -5,7 +5,9 @@ pScheduler's part has it in ``diags``, ours is stored, so each side is read with
 the other's print-out.
 
 Authentication is an offer of the server, ``_auth`` in its data. This node makes none as a server.
-As a client it says schema 1 in its data, and a server then demands none.
+As a client it says schema 1 in its data, and a server then demands none. A client of pScheduler
+that reads of a server older than 3.17 adds an option of that authentication, which its own iperf3
+refuses from 3.20 on; so no server here is said to be older.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ _CLIENT, _SERVER = 0, 1
 _UNAUTHENTICATED_SCHEMA = 1
 _SCHEMA = 3
 _ALL = "SUM"
+_WITHOUT_PADDING = "3.17"
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})", re.ASCII)
 _DOCUMENT = re.compile(r"^\{", re.MULTILINE)
 
 _NAMES: Mapping[str, str] = {
@@ -59,7 +63,8 @@ class Iperf3Dialect(Dialect):
     def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:
         """Return the version of iperf3, and as a server the port, without authentication."""
         schema = _UNAUTHENTICATED_SCHEMA if place == _CLIENT else _SCHEMA
-        told = {"schema": schema, "iperf3-version": version or "0.0"}
+        told_version = _newest(version, _WITHOUT_PADDING) if place == _SERVER else version
+        told = {"schema": schema, "iperf3-version": told_version or "0.0"}
         return {**told, **super().data(place, held, version)}
 
     def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:
@@ -95,6 +100,17 @@ class Iperf3Dialect(Dialect):
         except HostError as fault:
             return HeardPart(None, fault.detail)
         return HeardPart(result)
+
+
+def _newest(version: str | None, least: str) -> str:
+    """Return a version, or ``least`` if it is older, unknown, or none."""
+    numbers = _VERSION.match(version or "")
+    known = numbers is not None and tuple(map(int, numbers.groups())) >= _numbers(least)
+    return version if known and version is not None else least
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def printed_by_iperf3(text: str | None) -> Document | None:

@@ -20,6 +20,8 @@ from tests.unit.plugins.parts import context
 
 CLIENT, SERVER = 0, 1
 COMMAND = ("iperf3", "-s", "-1", "-J")
+VERSIONS = {"3.9": "3.17", "3.16+": "3.17", "3.17.1": "3.17.1", "3.20": "3.20", "4.0": "4.0"}
+"""Versions of iperf3, and what is told of them as those of a server."""
 
 
 def part(case: str, place: int, *, cut: bool = False, **fields: Any) -> PartOutcome:
@@ -122,9 +124,13 @@ def test_the_data_of_both_ends() -> None:
     """A server tells its port without authentication, and a client asks for none."""
     assert DIALECT.data(SERVER, {"port": 5301}, "3.12") == {
         "schema": 3,
-        "iperf3-version": "3.12",
+        "iperf3-version": "3.17",
         "server_port": 5301,
     }
+    told = {each: DIALECT.data(SERVER, {"port": 1}, each)["iperf3-version"] for each in VERSIONS}
+    assert told == VERSIONS
+    assert DIALECT.data(SERVER, {"port": 1}, None)["iperf3-version"] == "3.17"
+    assert DIALECT.data(CLIENT, {}, "3.12") == {"schema": 1, "iperf3-version": "3.12"}
     assert DIALECT.data(CLIENT, {}, None) == {"schema": 1, "iperf3-version": "0.0"}
     assert DIALECT.command_data(SERVER, {"server_port": 5201, "_auth": {}}) == {"port": 5201}
     assert DIALECT.command_data(CLIENT, {"schema": 3}) == {}
