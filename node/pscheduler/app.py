@@ -93,10 +93,11 @@ def _parameters_of(request: web.Request) -> Mapping[str, str]:
     """Return the parameters of a request.
 
     A lead that asks for time at a priority writes two lists of them, each behind a question mark:
-    ``?priority=5&api=4?start=…&end=…``.
+    ``?priority=5&api=4?start=…&end=…``. One that cancels a task adds an empty list: ``?key=K?``.
     """
-    text, joined = _SECOND_LIST.subn(r"\1&", request.rel_url.raw_query_string)
-    return URL.build(query_string=text, encoded=True).query if joined else request.query
+    given = request.rel_url.raw_query_string
+    text = _SECOND_LIST.sub(r"\1&", given.removesuffix("?"))
+    return request.query if text == given else URL.build(query_string=text, encoded=True).query
 
 
 def _require_level(query: Parameters) -> None:

@@ -12,9 +12,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 import aiohttp
+from yarl import URL
 
 from node.model import times
 from node.runtime.clock import Clock, SystemClock
@@ -60,16 +62,20 @@ class Lead:
         document: Any = None,
         query: Mapping[str, object] | None = None,
     ) -> Reply:
-        """Send one request below ``/pscheduler``, over a connection of its own."""
+        """Send one request below ``/pscheduler``, over a connection of its own.
+
+        As there, what is deleted has a URL with a second, empty list of parameters.
+        """
         connector = aiohttp.TCPConnector(local_addr=(self.address, 0), force_close=True)
         body = None if document is None else json.dumps(document)
-        words = {name: str(value) for name, value in (query or {}).items()}
+        words = urlencode({name: str(value) for name, value in (query or {}).items()})
+        path += f"?{words}" if words else ""
+        path += "?" if method == "DELETE" else ""
         async with (
             aiohttp.ClientSession(connector=connector) as session,
             session.request(
                 method,
-                f"https://{self.host}/pscheduler{path}",
-                params=words,
+                URL(f"https://{self.host}/pscheduler{path}", encoded=True),
                 data=body,
                 headers={"Content-Type": "application/json", "User-Agent": "PycURL/7.45.2"},
                 allow_redirects=False,
