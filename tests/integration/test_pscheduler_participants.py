@@ -489,7 +489,7 @@ async def test_what_it_measures_alone_is_read_as_our_own_result(mixed: Mixed) ->
             await run.work
         await mixed.watch(HOUR + times.MINUTE)
     there = [task.document for task in mixed.host.open_tasks]
-    assert sorted(each["tools"] for each in there) == [["dnspy"], ["dnspy"], ["psurl"]]
+    assert sorted(each["tools"] for each in there) == [["curl", "psurl"], ["dnspy"], ["dnspy"]]
     rows = await mixed.a.rows("SELECT task_id, state, reason, result FROM run")
     answered, unknown, fetched = (
         next(row for row in rows if row["task_id"] == task) for task in made

@@ -30,8 +30,10 @@ DELEGATED = 0
 _DNS = "dns"
 _TASK = "task"
 """The member of a booking's data that names the task there."""
-_CALLED_THERE: Mapping[str, str] = MappingProxyType({"curl": "psurl", "dnspython": "dnspy"})
-"""Tools there that measure like one of ours with another name: with the same library."""
+_CALLED_THERE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"curl": ("curl", "psurl"), "dnspython": ("dnspy",)}
+)
+"""Tools there that measure like one of ours, by their names in all releases."""
 _ONLY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "dns": {
@@ -122,7 +124,7 @@ async def delegation_answer(host: PschedulerHost, introduction: Introduction) ->
     own = [tool.name for tool in registry.tools_for(introduction.test)]
     wanted = introduction.tools or tuple(own)
     able = {each.name for each in listed if each.refusal is None}
-    tools = tuple(each for each in wanted if name_there(each) in able and each in own)
+    tools = tuple(each for each in wanted if able & set(names_there(each)) and each in own)
     if not tools:
         have = ", ".join(sorted(able)) or "none"
         reason = f"it has no tool that measures as one of {', '.join(wanted)} (it has: {have})"
@@ -130,9 +132,9 @@ async def delegation_answer(host: PschedulerHost, introduction: Introduction) ->
     return IntroductionAnswer(accepted=True, tools=tools)
 
 
-def name_there(tool: str) -> str:
-    """Return pScheduler's name of a tool of ours."""
-    return _CALLED_THERE.get(tool, tool)
+def names_there(tool: str) -> tuple[str, ...]:
+    """Return pScheduler's names of a tool of ours, of which a host has one."""
+    return _CALLED_THERE.get(tool, (tool,))
 
 
 def document_of(test: Document, row: BookedThere, tool: str) -> JsonObject:
@@ -140,7 +142,7 @@ def document_of(test: Document, row: BookedThere, tool: str) -> JsonObject:
     return {
         "test": test,
         "schedule": {"start": instant_text(row.starts_at), "slip": "PT0S"},
-        "tools": [name_there(tool)],
+        "tools": list(names_there(tool)),
         "reference": reference_of(row),
         "_key": row.key,
     }

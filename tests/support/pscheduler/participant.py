@@ -44,7 +44,7 @@ CLASSES = {
 }
 TOOLS = {
     "dns": "dnspy",
-    "http": "psurl",
+    "http": "curl",
     "throughput": "iperf3",
     "idle": "sleep",
     "idleex": "sleep",
