@@ -48,7 +48,7 @@ _WITH_FLOWS = 6
 _SPECIAL = (
     "mss_bytes", "buffer_bytes", "no_delay", "zero_copy", "pacing_bps", "tos", "flow_label",
 )  # fmt: skip
-_USUAL = "cubic"
+USUAL_CONTROL = "cubic"
 _SEGMENT_BYTES = 1448
 """The payload of a segment over Ethernet. Where segments are larger, few are retransmitted."""
 
@@ -96,7 +96,7 @@ class ThroughputSpec(Document):
         "or 1000000 with UDP.",
     )
     congestion: str = Field(
-        default=_USUAL,
+        default=USUAL_CONTROL,
         pattern=r"^[a-z][a-z0-9_]{0,14}$",
         description="TCP's congestion control; the result depends on it by an order of magnitude. "
         "`host`: the sending host's default.",
@@ -141,7 +141,7 @@ class ThroughputSpec(Document):
             raise ValueError("UDP has no segments; leave out mss_bytes and no_delay")
         if self.flow_label and self.ip_version != _WITH_FLOWS:
             raise ValueError("only IPv6 has flow labels; set ip_version to 6")
-        if self.protocol == "udp" and self.congestion not in (_USUAL, _HOST):
+        if self.protocol == "udp" and self.congestion not in (USUAL_CONTROL, _HOST):
             msg = f"UDP has no congestion control, neither {self.congestion} nor any; leave it out"
             raise ValueError(msg)
         return self

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.tests.throughput import TEST, ThroughputPart
+from node.plugins.tests.throughput import TEST, USUAL_CONTROL, ThroughputPart
 from node.pscheduler import times
 from node.pscheduler.dialects.iperf3 import flat_document, printed_by_iperf3, summed_streams
 from node.pscheduler.tests import members as types
@@ -190,14 +190,18 @@ class ThroughputLanguage(Language):
         return our_test(TEST, members, nodes, addresses)
 
     def their_spec(self, spec: Document) -> Document:
-        """Return the spec of our throughput; what we omit by default is said."""
+        """Return the spec of our throughput; what we omit by default is said.
+
+        The usual congestion control is left to the host there, which may allow its own alone; our
+        result doubts a run that another one controlled.
+        """
         udp = spec.get("protocol") == "udp"
-        congestion = spec.get("congestion", "cubic")
+        congestion = spec.get("congestion", USUAL_CONTROL)
         return {
             **(super().their_spec(spec) or {}),
             "omit": spec.get("omit") or _omitted_duration(spec),
             "udp": True if udp else None,
-            "congestion": None if udp or congestion == "host" else congestion,
+            "congestion": None if udp or congestion in {"host", USUAL_CONTROL} else congestion,
             "reverse": True if spec.get("reverse") else None,
             **{theirs: spec.get(ours) or None for theirs, ours in _SPECIAL.items()},
         }

@@ -89,7 +89,9 @@ def test_it_is_our_throughput_and_back() -> None:
     assert (back["omit"], back["bandwidth"], "congestion" in back) == ("PT0S", 10_000_000, False)
     defaults = THROUGHPUT.from_parley("throughput", {"dest": "b"})
     assert defaults is not None
-    assert (defaults["omit"], defaults["congestion"]) == ("PT2S", "cubic")
+    assert (defaults["omit"], "congestion" in defaults) == ("PT2S", False)
+    asked = THROUGHPUT.from_parley("throughput", {"dest": "b", "congestion": "bbr"}) or {}
+    assert asked["congestion"] == "bbr"
 
 
 def test_options_of_iperf3_are_passed_on() -> None:
