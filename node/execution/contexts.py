@@ -1,7 +1,9 @@
 """The measurement contexts of this host: which ones its owner allows to others, and which work.
 
-A part may enter a namespace, or be bound to an interface or address, only if the owner lists it in
-``PARLEY_CONTEXTS``. This is checked when a task is introduced, and again before its program starts.
+A part may enter a namespace, or be bound to an interface, only if the owner lists it in
+``PARLEY_CONTEXTS``. The addresses of the host itself need no word, unless the owner lists some:
+then those alone may be measured from. They are told to nobody. All of this is checked when a task
+is introduced, and again before its program starts.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ class Contexts:
     def __init__(self, allowed: Mapping[Context, str | None]) -> None:
         """``allowed``: contexts with the address by which others reach them; None to detect it."""
         self._allowed = allowed
+        self._lists_addresses = any(it.kind is ContextKind.ADDRESS for it in allowed)
 
     def refusal(self, context: Context) -> Reason | None:
         """Return why a context cannot be used, and what the owner can do; None if it can."""
-        if context not in self._allowed:
+        if context not in self._allowed and not self._is_own(context):
             allowed = ", ".join(map(str, self._allowed)) or "no context"
             return context_not_allowed(str(context), allowed)
         if (defect := self._defect(context)) is not None:
@@ -51,6 +54,12 @@ class Contexts:
             if self._defect(context) is None and (address := self._address(context))
         }
 
+    def _is_own(self, context: Context) -> bool:
+        """Return whether it is an address of this host that the owner has not reserved."""
+        if context.kind is not ContextKind.ADDRESS or self._lists_addresses:
+            return False
+        return any(str(each) == context.name for each in netlink.addresses())
+
     def _defect(self, context: Context) -> Reason | None:
         match context.kind:
             case ContextKind.NAMESPACE:
@@ -64,7 +73,7 @@ class Contexts:
                 return _address_defect(context.name)
 
     def _address(self, context: Context) -> str | None:
-        configured = self._allowed[context]
+        configured = self._allowed.get(context)
         if configured is not None:
             return configured
         if context.kind is ContextKind.ADDRESS:

@@ -341,7 +341,7 @@ class Settings(BaseSettings):
         "",
         description="Contexts that others may measure from, separated by blanks: namespace:wa "
         "interface:eth1 address:192.0.2.7; append =ADDRESS if others reach one by another address "
-        "than its own.",
+        "than its own. All addresses of the host are allowed if none is listed.",
     )
     targets: str = Field(
         "",

@@ -204,6 +204,20 @@ def test_only_what_the_owner_names_is_offered(namespace: str) -> None:
     assert refusal.endswith("can allow it: PARLEY_CONTEXTS=interface:far0")
 
 
+def test_addresses_of_the_host_itself_need_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both families of the host's addresses are allowed until its owner lists one, and not told."""
+    own = [ipaddress.ip_address(each) for each in ("127.0.0.1", "::1")]
+    monkeypatch.setattr(netlink, "addresses", lambda: own)
+    words = [f"address:{each}" for each in own]
+    given = Contexts({parse("interface:lo"): "192.0.2.7"})
+    assert [given.refusal(parse(word)) for word in words] == [None, None]
+    assert list(given.addresses()) == ["interface:lo"]
+    assert "not allowed here" in (given.refusal(parse("address:192.0.2.9")) or "")
+    listed = Contexts({parse(words[0]): None})
+    assert listed.refusal(parse(words[0])) is None
+    assert "(allowed: address:127.0.0.1)" in (listed.refusal(parse(words[1])) or "")
+
+
 def test_what_is_allowed_but_not_there_is_not_offered() -> None:
     """An allowed context that does not exist is refused, and the reason says what is missing."""
     missing = {
