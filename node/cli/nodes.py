@@ -190,10 +190,16 @@ async def show(session: ReadingSession, name: str | None) -> None:
 
 
 @node_group.command("add")
-@click.argument("url", metavar="URL|ed25519:KEY")
-@options("--identity ed25519:KEY  The key to expect, from its owner.")
+@click.argument("url", required=False, metavar="URL|ed25519:KEY")
+@options("""
+    --identity ed25519:KEY          The key to expect, from its owner.
+    --from FILE|URL as template     Add all hosts of a template of psConfig that run pScheduler.
+    --insecure                      Accept any certificate of the template's server.
+""")
 @asks_node
-async def add(session: Session, url: str, identity: str | None) -> None:
+async def add(
+    session: Session, url: str | None, identity: str | None, template: str | None, *, insecure: bool
+) -> int:
     """Add a node by the URL of its API; its key is pinned.
 
     Anybody on the way could answer with a key of their own, unless the URL has https and public
@@ -204,8 +210,22 @@ async def add(session: Session, url: str, identity: str | None) -> None:
     appears with its name as soon as it fetches its work.
 
     A host that runs pScheduler is added by https://HOST/pscheduler. It takes part in tasks, behind
-    a node of Parley. It has no key: whoever answers at the URL is taken for it.
+    a node of Parley. It has no key: whoever answers at the URL is taken for it. With --from, all
+    hosts of a template of psConfig are asked for pScheduler, and those that answer are added.
     """
+    if template is not None:
+        if url is not None or identity is not None:
+            raise click.UsageError("--from names the hosts; leave out the URL and --identity")
+        from node.cli.template_hosts import add_hosts  # loads aiohttp and all tests
+
+        return await add_hosts(session, template, insecure=insecure)
+    if url is None:
+        raise click.UsageError("name the node by its URL or key, or give --from TEMPLATE")
+    await _add(session, url, identity)
+    return 0
+
+
+async def _add(session: Session, url: str, identity: str | None) -> None:
     from pydantic import ValidationError  # slow to load
 
     from node.model.errors import InvalidDocument

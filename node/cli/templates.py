@@ -8,7 +8,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ async def translate_template(
         _addresses(own, ips) if part and own is not None else None,
     )
     mesh = await translate_with_jq(template, name or name_of(template, source), fleet)
-    return Translated(mesh.mesh, (*told, *mesh.omissions), mesh.tasks)
+    return replace(mesh, omissions=(*told, *mesh.omissions))
 
 
 def name_of(template: Mapping[str, Any], source: str) -> str:

@@ -30,6 +30,7 @@ from node.model.errors import (
     PeerUnreachable,
     RequestError,
 )
+from node.model.nodekinds import GREETING
 from node.model.spans import Span
 from node.trust.tls import anybody
 
@@ -98,16 +99,20 @@ class PschedulerHost:
     async def describe(self) -> HostDescription:
         """Return its name and the level of its API.
 
-        :raises PeerAnswered: it does not run pScheduler.
+        :raises PeerAnswered: it does not run pScheduler, or is a node that answers like one.
         """
-        await self.look()
+        if (await self.look()).startswith(GREETING):
+            raise PeerAnswered(
+                f"a node of Parley answers at {self.url}; add it by its own URL and key, which its "
+                "owner sees with: parley node show"
+            )
         name = await self._json("GET", "/hostname")
         if not isinstance(name, str) or not name:
             raise PeerAnswered(f"{self.name} does not say what it is called")
         return HostDescription(name, await self.level())
 
-    async def look(self) -> None:
-        """Check that it answers like pScheduler.
+    async def look(self) -> str:
+        """Return its greeting.
 
         :raises PeerAnswered: it does not run pScheduler.
         """
@@ -117,6 +122,7 @@ class PschedulerHost:
             raise PeerAnswered(f"no pScheduler answers at {self.url}: {error.detail}") from error
         if not isinstance(answered, str):
             raise PeerAnswered(f"{self.name} does not answer like pScheduler at {self.url}")
+        return answered
 
     async def level(self) -> int:
         """Return the level of its API, a whole number that grows with each extension."""

@@ -19,6 +19,10 @@ _PSCHEDULER_URL = re.compile(
 )
 
 
+GREETING = "This is a Parley"
+"""The first words of a node to those who take it for a host that runs pScheduler."""
+
+
 class NodeKind(StrEnum):
     """The program that a node runs."""
 

@@ -69,6 +69,13 @@ async def test_it_describes_itself(host: PschedulerHost) -> None:
     assert await host.tools(IDLE) == [OfferedTool("sleep"), OfferedTool("nuttcp", "No such thing")]
 
 
+async def test_a_node_of_parley_is_no_such_host(host: PschedulerHost, stand_in: StandIn) -> None:
+    """A node that answers as pScheduler does is refused; it is added by its own URL."""
+    stand_in.greeting = "This is a Parley 0.3 server on b."
+    with pytest.raises(PeerAnswered, match=r"a node of Parley answers at .*; add it by"):
+        await host.describe()
+
+
 async def test_a_run_is_booked_completed_and_taken_back(
     host: PschedulerHost, stand_in: StandIn
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from node.model.nodekinds import GREETING
 from node.operation.status import clock_of
 from node.pscheduler import times
 from node.pscheduler.facade import API_LEVEL
@@ -13,7 +14,7 @@ from node.runtime.version import program_version
 
 async def alive(call: Call) -> web.StreamResponse:
     """A sentence that names server and host; clients take it for a sign of life."""
-    sentence = f"This is a Parley {program_version()} server on {call.facade.name}."
+    sentence = f"{GREETING} {program_version()} server on {call.facade.name}."
     return call.json(sentence)
 
 

@@ -77,6 +77,8 @@ class Translated:
     omissions: tuple[Omission, ...]
     tasks: int
     """Number of pairs that were translated."""
+    strangers: tuple[str, ...] = ()
+    """Hosts that take part in the template, and are no nodes known here, sorted."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class _Translation:
         self._tests, self._schedules, self._archives = Names(), Names(), Names()
         self._labels: set[str] = set()
         self._measures: list[Document] = []
+        self._strangers: set[str] = set()
         self._count = 0
 
     def mesh(self) -> Translated:
@@ -144,7 +147,8 @@ class _Translation:
             "measure": self._measures,
         }
         kept = {key: value for key, value in mesh.items() if value}
-        return Translated(kept, self._report.omissions, self._count)
+        strangers = tuple(sorted(self._strangers))
+        return Translated(kept, self._report.omissions, self._count, strangers)
 
     def _report_unknown_members(self) -> None:
         """Report members that a mesh file has no place for."""
@@ -323,8 +327,10 @@ class _Translation:
                     place = self._fleet.finder.find(address.parent)
         if place is None:
             at = next((a.pointer for a in pairing.addresses if a.address == host), "/addresses")
-            why = f"{host} is no node that is known here: parley node add https://{host}"
+            ways = f"https://{host}:8642, or https://{host}/pscheduler if it runs that"
+            why = f"{host} is no node that is known here: parley node add {ways}"
             self._report.add(at, why)
+            self._strangers.add(host)
             raise _Left
         return place
 

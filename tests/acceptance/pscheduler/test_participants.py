@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -30,6 +31,41 @@ async def host(a: Outsider, tmp_path: Path) -> AsyncIterator[StandIn]:
         yield stand_in
         removed = await a.ask("DELETE", f"/v1/nodes/{NAME}")
         assert removed.status == 200, removed
+
+
+async def test_all_hosts_of_a_template_are_added(a: Outsider, tmp_path: Path) -> None:
+    """Hosts that run pScheduler are added, and it is told why others are not; once is enough."""
+    own = a.url.partition("://")[2].partition(":")[0]
+    async with StandIn(NAME, tmp_path, free_ports()) as stand_in:
+        place = stand_in.url.partition("://")[2].partition("/")[0]
+        nobody = f"127.0.0.1:{free_ports()}"
+        addresses = {"here": (own, own), "there": (place, place), "away": (nobody, nobody)}
+        ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
+        nodes = {f"{end}-node": f"{{% pscheduler_address[{at}] %}}" for at, end in enumerate(ends)}
+        template = {
+            "addresses": {
+                name: {"address": address, "pscheduler-address": there}
+                for name, (address, there) in addresses.items()
+            },
+            "groups": {"all": {"type": "mesh", "addresses": [{"name": it} for it in addresses]}},
+            "tests": {"throughput": {"type": "throughput", "spec": {**ends, **nodes}}},
+            "schedules": {"hourly": {"repeat": "PT1H"}},
+            "tasks": {
+                "rates": {"group": "all", "test": "throughput", "schedule": "hourly"},
+            },
+        }
+        file = tmp_path / "template.json"
+        file.write_text(json.dumps(template))
+        added = await parley(a, "node", "add", "--from", str(file), "-o", "json")
+        assert added.code == 0, added
+        told = {each["host"]: each for each in json.loads(added.out)}
+        assert told[place]["node"] == NAME
+        assert (told[nobody]["node"], "refused" in told[nobody]["reason"]) == (None, True), told
+        assert "1 of 2 hosts added" in added.err
+        again = await parley(a, "node", "add", "--from", str(file), "-o", "json")
+        assert [each["host"] for each in json.loads(again.out)] == [nobody]
+        assert again.code == 1
+        assert (await a.ask("DELETE", f"/v1/nodes/{NAME}")).status == 200
 
 
 async def measured(a: Outsider, test: str, *others: str, **document: Json) -> Json:

@@ -139,6 +139,7 @@ class StandIn:
     def __init__(self, name: str, directory: Path, port: int, clock: Clock | None = None) -> None:
         """``directory`` is for its certificate; ``port`` is where it is served on loopback."""
         self.name = name
+        self.greeting = f"This is the pScheduler API server on {name}."
         self.clock = clock or SystemClock()
         self.tasks: dict[UUID, Task] = {}
         self.faults: set[Fault] = set()
@@ -300,7 +301,7 @@ class StandIn:
         return response
 
     async def _root(self, _: web.Request) -> web.Response:
-        return _json(f"This is the pScheduler API server on {self.name}.")
+        return _json(self.greeting)
 
     async def _api(self, _: web.Request) -> web.Response:
         return _json(6)

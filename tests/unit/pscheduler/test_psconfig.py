@@ -234,7 +234,7 @@ def test_a_target_that_is_no_node_is_a_far_end() -> None:
     assert pairs_of(mesh) == {"pings/a/192.0.2.7", "pings/b/192.0.2.7"}
     assert why(mesh) == {
         "/addresses/far": "192.0.2.7 is no node that is known here: parley node add "
-        "https://192.0.2.7"
+        "https://192.0.2.7:8642, or https://192.0.2.7/pscheduler if it runs that"
     }
 
 
