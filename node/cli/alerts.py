@@ -200,7 +200,8 @@ async def test(
             return session.reader.listed("/runs", {**query, "limit": limit, "cursor": cursor})
 
         runs, more = await collect(fetch, _READ_MAX) if rules else ([], False)
-        changes = [each for each in replayed(rules, reversed(runs)) if each["at_us"] >= since]
+        every = replayed(rules, reversed(runs))
+        changes = [each for each in every if times.parse_instant(each["at"]) >= since]
     if more:
         session.progress.note(f"Only the newest {_READ_MAX} runs were read.")
     session.output.print_list(changes, CHANGE)
@@ -241,7 +242,6 @@ def replayed(
         told += [
             {
                 "at": run["ends_at"],
-                "at_us": at,
                 "headline": run["headline"],
                 "task": task,
                 "rule": each.name,

@@ -78,9 +78,10 @@ export function followUpList(following, now) {
   const items = following.map((each) => element(
     "li",
     {},
-    runBadge(each),
-    " ",
+    "followed by ",
     element("a", { href: hrefOf({ run: each.run }) }, headlineOf(each)),
+    " ",
+    runBadge(each),
     " ",
     element("span", { class: "reason" }, each.summary ?? readable(each.reason ?? "", now)),
   ));

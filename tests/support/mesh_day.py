@@ -133,6 +133,34 @@ VALUES
         $3::timestamptz - interval '4 hours', 'loss.forward is 0.06, bad from 0.05 or more on', 0.06
     )
 """
+_FOLLOW_UP = """
+WITH asked AS (
+    SELECT run.*, task.participants, task.duration, task.lead, task.reference
+    FROM run INNER JOIN task ON run.task_id = task.id WHERE run.id = $1
+),
+follower AS (
+    INSERT INTO task (
+        id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
+        created_at
+    )
+    SELECT
+        gen_random_uuid(), lead, 'trace', '{"source": "berlin", "dest": "zurich"}', 'background',
+        '10 s', participants, 0, jsonb_build_object('after', jsonb_build_object(
+            'task', task_id, 'outcome', 'succeeded', 'within', 'PT10M', 'when', 'failed',
+            'per_hour', 2
+        )), created_at
+    FROM asked RETURNING id
+)
+INSERT INTO run (
+    id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at, state,
+    summary, result, created_at, changed_at, finished_at, judgement
+)
+SELECT
+    gen_random_uuid(), follower.id, asked.ends_at, 1, 0, 'background', 0,
+    asked.ends_at + interval '1 s', asked.ends_at + interval '11 s', 'finished',
+    '5 hops to zurich, 12.4 ms', '{}', asked.ends_at, asked.ends_at, asked.ends_at, 'good'
+FROM asked, follower
+"""
 _BACKLOG = """
 WITH place AS (
     INSERT INTO destination (digest, archiver, spec, label, ordered, last_error, last_error_at)
@@ -453,6 +481,7 @@ async def _fill(a: Asker) -> UUID:
     sentence = "6 of 6 windows placed; zurich was busy at the start of one."
     given = (UUID(failed["task"]), at - HOUR, sentence, at, at + 10 * HOUR, trace_of(at))
     await a.rows(_DECISION, *given)
+    await a.rows(_FOLLOW_UP, UUID(failed["id"]))
     await a.rows(_ALERTS, UUID(failed["task"]), UUID(failed["id"]), NOW, failed["reason"])
     return UUID(failed["id"])
 
