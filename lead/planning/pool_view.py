@@ -309,6 +309,7 @@ def state_to_keep(state: RememberedState, now: int) -> RememberedState:
         eligible_since={name: it for name, it in state.eligible_since.items() if recent(name)},
         slots={name: it for name, it in state.slots.items() if it.start >= now},
         held=tuple(filter(recent, state.held)),
+        favoured=tuple(filter(recent, state.favoured)),
         backoffs={
             key: it for key, it in state.backoffs.items() if it.until > now - _FORGOTTEN_AFTER
         },

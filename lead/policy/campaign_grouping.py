@@ -9,7 +9,8 @@ from enum import StrEnum
 from lead.policy.episode_figures import Board
 from lead.policy.seats import CampaignStake
 from lead.policy.share import aggregation, usage
-from lead.policy.view import Exact
+from lead.policy.share.weight_tree import Branch, Tiers
+from lead.policy.view import SUSPENDED, URGENT, CampaignView, Exact
 
 
 class CampaignGrouping(StrEnum):
@@ -71,3 +72,45 @@ class CampaignLines:
         if not self.groups:
             return usage.ideals(amount, stakes, grain)
         return aggregation.ideals(amount, stakes, self.groups, grain)
+
+
+def tiers_by_weight(
+    campaigns: Mapping[str, CampaignView], together: CampaignGrouping, *, serial: bool = False
+) -> Tiers:
+    """Return the tree by which campaigns divide time: by weight, and as they count together.
+
+    With ``serial``, each level is a tier. Campaigns without a weight have what is left by all. The
+    urgent and the suspended are left out: the former do not divide.
+    """
+    dividing = {name: it for name, it in campaigns.items() if SUSPENDED < it.level < URGENT}
+    weighted = {name: it for name, it in dividing.items() if it.weight > 0}
+    levels = sorted({it.level for it in weighted.values()}, reverse=True) if serial else [None]
+    tiers = []
+    for level in levels:
+        some = {name: it for name, it in weighted.items() if level in (None, it.level)}
+        match together:
+            case CampaignGrouping.NONE:
+                tiers.append([Branch(name, it.weight) for name, it in some.items()])
+            case CampaignGrouping.LEVEL:
+                tiers.append(_branches_by_level(some))
+            case CampaignGrouping.PARENT:
+                tiers.append(_branches_below(None, some))
+    idle = [Branch(name, 1) for name in dividing if name not in weighted]
+    return [*tiers, idle]
+
+
+def _branches_by_level(campaigns: Mapping[str, CampaignView]) -> list[Branch]:
+    levels: dict[int, list[Branch]] = {}
+    for name, it in campaigns.items():
+        levels.setdefault(it.level, []).append(Branch(name, it.weight))
+    return [Branch(f"level {level}", level, tuple(below)) for level, below in levels.items()]
+
+
+def _branches_below(parent: str | None, campaigns: Mapping[str, CampaignView]) -> list[Branch]:
+    """Return the branches of the children; what a parent does itself is one more, of weight 1."""
+    branches = []
+    for name, it in campaigns.items():
+        if it.parent == parent or (parent is None and it.parent not in campaigns):
+            below = _branches_below(name, campaigns)
+            branches.append(Branch(name, it.weight, (Branch(name, 1), *below) if below else ()))
+    return branches

@@ -11,6 +11,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from lead.policy.contested import Contests
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing
 from lead.policy.throttle.full_time import FullTime
@@ -58,8 +59,9 @@ class EpisodeShare(Protocol):
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign has no seats left in the candidate's hour."""
 
-    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Return, by task, the runs to give back for candidates that found no time, and why."""
+    @property
+    def contests(self) -> Contests:
+        """Return who contends for which time, and by what weights."""
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with what this axis remembers until the next episode."""

@@ -23,7 +23,8 @@ from dataclasses import replace
 from itertools import chain, takewhile, zip_longest
 
 from lead.policy.axes.feasible import LACKS_NODES, TOO_FEW
-from lead.policy.axes.order import forecast_in_turns
+from lead.policy.axes.order import FixedOrder, forecast_in_turns
+from lead.policy.axes.share import FULL
 from lead.policy.episode_figures import Board
 from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
@@ -86,7 +87,10 @@ class Episode:
         self._selecting = policy.select.for_episode(board)
         self._preempting = policy.preempt.for_episode(board)
         self._filling = policy.fill.for_episode(board)
-        self._ordering = policy.order.for_episode(board, self._sharing.serving)
+        self._ordering = ordering = policy.order.for_episode(board, self._sharing.serving)
+        if policy.takes_turns and not ordering.awaits_outcomes:
+            in_order = list(iter(ordering.take, None))
+            self._ordering = FixedOrder(self._sharing.contests.in_turn(in_order))
         self._awaits_outcomes = self._ordering.awaits_outcomes or policy.fill.awaits_outcomes
         self._coming = self._rounds()
         self._later: dict[str, Candidate] = {}
@@ -204,7 +208,7 @@ class Episode:
                 turn is AllocationRound.SECOND and refusal.axis is Axis.THROTTLE
             ):
                 self._later[candidate.task] = whole
-            elif refusal.axis is Axis.SHARE:
+            elif refusal.rule is FULL:
                 self._without.append(candidate)
             self._record_reasons(candidate, refusal)
             return None
@@ -396,6 +400,7 @@ class Episode:
     def outcome(self) -> EpisodeOutcome:
         """Return the result; call it when nothing is open any more."""
         blocked = self._ordering.reasons_to_wait()
+        returned, gaining = self._sharing.contests.seats_to_return(self._without)
         self._refused.update((task, (refusal,)) for task, refusal in blocked.items())
         considered = len(self._board.candidates) - len(blocked)
         # Without a worker for its last try, a candidate was not tried to the end: its refusal of
@@ -408,8 +413,8 @@ class Episode:
             },
             unreached=considered - self._reached + len(untried),
             reservations=list(self._filling.slots()),
-            state=self._remembered_state(),
-            returned=self._sharing.seats_to_return(self._without),
+            state=self._remembered_state(gaining),
+            returned=returned,
         )
 
     def expected_misses(
@@ -447,8 +452,13 @@ class Episode:
         refusal = self._judge.find_refusal(candidate)
         return refusal is None or refusal.rule in LACKS_NODES
 
-    def _remembered_state(self) -> RememberedState:
-        state = replace(self._view.state, passes=self._passes, measured=self._measured)
+    def _remembered_state(self, gaining: Collection[str]) -> RememberedState:
+        state = replace(
+            self._view.state,
+            passes=self._passes,
+            measured=self._measured,
+            favoured=tuple({*self._view.state.favoured, *gaining}),
+        )
         for axis in (self._ordering, self._sharing, self._throttle, self._filling, self._judge):
             state = axis.updated_state(state)
         return state

@@ -47,6 +47,11 @@ class PolicyComposition:
         return isinstance(self.order, order.ByStarts)
 
     @property
+    def takes_turns(self) -> bool:
+        """Return whether campaigns take turns in contested time: unless deadlines come first."""
+        return not (isinstance(self.order, order.ByRecentWorkOrder) and self.order.deadlines)
+
+    @property
     def forecast_half_life(self) -> int | None:
         """Return the half-life of recent work in forecasts; None if the set minds no deadlines."""
         match self.order:
@@ -87,7 +92,10 @@ URGENT_DELAY: Final = 10 * times.SECOND
 """The time (µs) that the urgent wait before they displace others, unless it is stated."""
 
 _TURNS = PolicyComposition(
-    order=order.ByStarts(), preempt=preempt.Never(), apart=pacing.EPISODE_SPACING
+    order=order.ByStarts(),
+    share=share.ByStartCounts(),
+    preempt=preempt.Never(),
+    apart=pacing.EPISODE_SPACING,
 )
 
 _SERVICE = {"waiting": 1.0, "expansion": 10.0, "bypass": 5.0}

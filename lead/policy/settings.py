@@ -303,7 +303,11 @@ RULES: Final[Mapping[str, Mapping[str, _Rule]]] = {
         ),
         "creation": _Rule(share.ByCreation, {"serial": _flag}),
         "promised": _Rule(share.ByPromise, {"window": _duration, "near": _duration}),
-        "recent-work": _Rule(share.ByRecentWorkShare, {"half_life": _duration, "near": _duration}),
+        "starts": _Rule(share.ByStartCounts),
+        "recent-work": _Rule(
+            share.ByRecentWorkShare,
+            {"half_life": _duration, "near": _duration},
+        ),
         "fairshare": _Rule(share.ByFairshare, {"near": _duration}),
     },
     "select": {

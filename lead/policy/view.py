@@ -314,7 +314,7 @@ class RememberedState:
     measured there; ``newcomers`` by campaign, the usage it began with; ``eligible_since`` by task,
     since when its waiting counts; ``starts`` numbers the starts; ``slots`` by task, the
     reservations that outlive an episode; ``held`` are the tasks that only waited for others, and
-    found no lack of time themselves.
+    found no lack of time themselves. ``favoured`` are the tasks to which seats were given back.
     """
 
     queues: Mapping[str, QueueState] = field(default_factory=dict)
@@ -328,6 +328,7 @@ class RememberedState:
     starts: int = 0
     slots: Mapping[str, KeptSlot] = field(default_factory=dict)
     held: tuple[str, ...] = ()
+    favoured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

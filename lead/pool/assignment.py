@@ -33,6 +33,8 @@ PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
 PAUSE_OF_HOLDERS = 30 * times.SECOND
 """Maximum pause where others wait for a task that found no time: nodes may be idle meanwhile."""
+PAUSE_OF_GIVERS = 5 * times.SECOND
+"""Pause of a seat that was given back: those to whom it was given come first."""
 _OF_WHAT_IS_LEFT = 64
 _UNHURRIED = 30 * times.SECOND
 """Maximum first pause. It is a part of the time until the seat is needed, so that a seat that is

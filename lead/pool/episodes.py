@@ -42,7 +42,8 @@ from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_episode_at
-from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
+from lead.policy.view import View
+from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, PAUSE_OF_GIVERS, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
 from lead.pool.snapshot import EpisodeInputReader, minds_blocked, policies_of
@@ -55,6 +56,7 @@ from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
 from node.model.reasons import windows_over
 from node.model.recurrence import SlotRange, nominal_range
+from node.model.spans import normalise
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
 from node.runtime.clock import Clock, StepWatcher
@@ -257,8 +259,8 @@ class EpisodeLoop:
                 await notices.notify_all(connection, [("task", each, "planned") for each in new])
             await episodes.retry_all_terms(connection, now)
 
-    async def _empty_lost_seats(self) -> None:
-        """Empty the seats whose tasks have ended, and store why."""
+    async def _empty_lost_seats(self) -> list[UUID]:
+        """Empty the seats whose tasks have ended, and store why; return their pool tasks."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             lost = await episodes.empty_seats_of_ended_tasks(connection, now)
@@ -270,6 +272,7 @@ class EpisodeLoop:
                     PlanningOutcome.SEAT_LOST, sentence, len(listed), 0, min(slots), max(slots)
                 )
                 await planning.keep_decisions(connection, [(task, decision)], now)
+        return list({seat.task for seat in lost})
 
     async def _open_terms(self) -> bool:
         """Begin the terms that are due; return whether there may be more of them."""
@@ -404,8 +407,8 @@ class EpisodeLoop:
             ruling, unreached = await self._driver.run(snapshot, membership)
             try:
                 await self._assignment.write(ruling)
-                for task, reason in ruling.returned.items():
-                    await self._dependencies.take_back(task, reason)
+                if ruling.returned:
+                    await self._give_back(ruling.returned, snapshot.view)
             except StaleEpisode:
                 log.info("episode discarded, another one was faster", pool=pool)
                 unreached = True
@@ -413,6 +416,20 @@ class EpisodeLoop:
         if more:
             del self._begun[pool]  # the next episode continues this one
         return more
+
+    async def _give_back(self, returned: Mapping[UUID, Reason], view: View) -> None:
+        """End the tasks of seats that are given back, and search at once for whom they are.
+
+        Those that had the seats wait for a moment.
+        """
+        for task, reason in returned.items():
+            await self._dependencies.take_back(task, reason)
+        givers = await self._empty_lost_seats()
+        freed = [(run.start, run.end) for run in view.runs if UUID(run.task) in returned]
+        now = self._clock.now()
+        async with self._database.transaction() as connection:
+            await episodes.put_off(connection, givers, now, now + PAUSE_OF_GIVERS)
+            await episodes.retry_terms_in(connection, normalise(freed), now)
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
         elapsed, apart = self._clock.monotonic(), policies_of(pool).apart

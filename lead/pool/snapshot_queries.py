@@ -9,13 +9,13 @@ from uuid import UUID
 from lead.model.records import Key, LedRun, OpenTerm, PoolTask, TurnedDown
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
-from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.limit_counting import descendants_of
 from lead.policy.view import BUCKET, Needs, PostedRun
 from lead.store import episodes, ledger
 from node.model import times
 from node.model.byte_quotas import byte_quota_of
 from node.model.classes import SchedulingClass
+from node.model.recurrence import slip_of
 from node.model.reservations import ReservationSpan
 from node.model.spans import Span
 from node.store import campaigns, reservations
@@ -35,6 +35,7 @@ UNBOOKED_RUNS_MAX = 1000
 
 The pool reports when there are more."""
 _FAILURES_COUNT = times.DAY
+_TERMS_COUNT = times.DAY
 _REFUSALS_COUNT = times.DAY
 
 
@@ -149,14 +150,15 @@ async def read_runs(
 ) -> RelevantRuns:
     """Read the runs that matter to these cases.
 
-    These are the runs in the hours of the cases, and on the nodes in the next hour. A limit of a
-    campaign is about all of its runs, at whatever instant the cases lie, and on nodes outside the
-    pool too; so if any campaign has limits, all runs up to the horizon are read.
+    These are the runs in the hours of the cases and of their slip, and on the nodes in the next
+    hour. A limit of a campaign is about all of its runs, at whatever instant the cases lie, and on
+    nodes outside the pool too; so if any campaign has limits, all runs up to the horizon are read.
     """
     now = scope.now
     stored = await campaigns.find_all(connection)
     firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
     first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
+    last = max(last, min(max(map(_last_start, cases), default=now), now + scope.horizon) + BUCKET)
     end = max((case.slots[-1] + BUCKET for case in cases), default=last)
     limited = any(_is_limited(campaign.settings) for campaign in stored)
     end = max(last, end, now + scope.horizon) if limited else max(last, end)
@@ -227,12 +229,11 @@ async def read_history(connection: Connection, scope: Scope) -> PoolHistory:
 async def read_returnable(
     connection: Connection, pool: str, cases: Sequence[SeatCase], now: int
 ) -> list[str]:
-    """Return the tasks of seats that hold time these cases want, without those that begin soon."""
-    begins = [case.begins for case in cases if case.begins is not None]
-    since, until = now + NEAR_TIME, max(begins, default=0) + BUCKET
-    if not begins or max(begins) < since:
+    """Return the tasks of seats that may hold time these cases want, of terms of the last day."""
+    if not cases:
         return []
-    seats = await episodes.seat_tasks_ahead(connection, pool, since, until, RUNS_MAX)
+    since, until = now - _TERMS_COUNT, max(map(_last_start, cases)) + BUCKET
+    seats = await episodes.seat_tasks_ahead(connection, pool, since, until, RUNS_MAX, now)
     return [str(task) for task in seats]
 
 
@@ -249,6 +250,12 @@ def _posted_run(run: LedRun, names: Mapping[str, str], needs: Needs) -> PostedRu
         running=run.running,
         needs=needs,
     )
+
+
+def _last_start(case: SeatCase) -> int:
+    """Return the latest start of the first run of a case: until then, others may want its time."""
+    first = case.slots[0] if case.begins is None else case.begins
+    return first + slip_of(case.recurrence, case.pool_task.terms.duration, first)
 
 
 def _is_limited(campaign: CampaignSettings) -> bool:

@@ -298,10 +298,10 @@ async def put_off(
 held_seats: Query[[int], list[HeldSeat]] = _SQL.rows("sitting", HeldSeat)
 """Every held seat of a term that is not over."""
 
-seat_tasks_ahead: Query[[str, int, int, int], list[UUID]] = _SQL.column("seats_ahead")
-"""The seats' tasks of a pool whose terms begin in [since, until), youngest first.
+seat_tasks_ahead: Query[[str, int, int, int, int], list[UUID]] = _SQL.column("seats_ahead")
+"""The seats' tasks of a pool whose terms begin in [since, until) and are not over, youngest first.
 
-Takes ``pool``, ``since``, ``until``, ``limit``.
+Takes ``pool``, ``since``, ``until``, ``limit``, ``now``.
 """
 
 

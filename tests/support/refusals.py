@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any
 
 from lead.planning import displacement
-from lead.policy import ahead_sharing, episode, limit_counting, promised_seats
+from lead.policy import ahead_sharing, contested, episode, limit_counting, promised_seats
 from lead.policy.axes import feasible, share
 from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.feasible import availability, backoff, blacklist, deferral
@@ -644,7 +644,7 @@ CHECKS: dict[RefusalRule, Check] = {
 UNREACHED: dict[RefusalRule, str] = {
     flagged.NO_PREEMPTEE: "decides which runs may be displaced, and is told to nobody",
     flagged.NOT_HIGHER: "decides which runs may be displaced, and is told to nobody",
-    ahead_sharing.GIVEN_BACK: "needs seats that are given back: test_ahead.py",
+    contested.GIVEN_BACK: "needs seats that are given back: test_contested.py",
     displacement.BUDGET: "for named participants: test_campaign_displacement.py",
     byte_quota.OVER: "these pools have no quotas of bytes: test_byte_quota.py",
     byte_quota.TOO_MUCH: "these pools have no quotas of bytes: test_byte_quota.py",

@@ -19,7 +19,8 @@ from fractions import Fraction
 from itertools import chain, groupby
 
 from lead.policy.ahead_sharing import NEAR_TIME, AheadSharing, Parts
-from lead.policy.campaign_grouping import CampaignGrouping, CampaignLines
+from lead.policy.campaign_grouping import CampaignGrouping, CampaignLines, tiers_by_weight
+from lead.policy.contested import ContestRules, Contests
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.promised_seats import PromisedSeats
@@ -29,9 +30,11 @@ from lead.policy.share import (
     levels,
     promised,
     recent_work,
+    start_counts,
     urgent,
     usage,
 )
+from lead.policy.share.weight_tree import Branch
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import (
     BUCKET,
@@ -65,9 +68,15 @@ Allot = Callable[[int], Allotted]
 class Unlimited:
     """A rule without limits; campaigns without a share take part after the first round only."""
 
-    def __init__(self, serving: Sequence[str], without: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        serving: Sequence[str],
+        contests: Contests,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
         """Serve campaigns in this order; those in ``without`` have no share."""
         self.serving = serving
+        self.contests = contests
         self._without = without
 
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
@@ -75,11 +84,6 @@ class Unlimited:
         if turn is not AllocationRound.FIRST or candidate.campaign not in self._without:
             return None
         return ONLY_IF_IDLE.refuse(campaign=candidate.campaign)
-
-    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Return nothing: no campaign holds too much."""
-        del candidates
-        return {}
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""
@@ -94,10 +98,12 @@ class Divided:
         board: Board,
         serving: Sequence[str],
         allotted: Allot,
+        contests: Contests,
         newcomers: Mapping[str, Charge] | None = None,
     ) -> None:
         """Divide each hour on first use with ``allotted``."""
         self.serving = serving
+        self.contests = contests
         self._board = board
         self._allotted = allotted
         self._most: dict[int, Mapping[str, int]] = {}
@@ -107,8 +113,9 @@ class Divided:
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign holds its allotment, or in round two if no seat is free.
 
-        The urgent are always admitted: if no seat is free, other runs may be displaced for them.
-        What is reserved for a campaign comes on top of what is shared.
+        Where others want the time of a candidate, its turn has come, whatever its campaign has of
+        other time. The urgent are always admitted: if no seat is free, other runs may be displaced
+        for them. What is reserved for a campaign comes on top of what is shared.
         """
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
@@ -116,9 +123,12 @@ class Divided:
         by_campaign = self._board.allocations.get(hour, {})
         if by_campaign.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
-        if turn is not AllocationRound.FIRST:
+        contested = self.contests.is_contested(candidate)
+        if turn is not AllocationRound.FIRST or contested:
             total, seats = sum(by_campaign.values()), self._board.capacity(hour)
-            return None if total < seats else self._full_hour_refusal(hour, total, seats)
+            if total < seats or (contested and self.contests.may_gain(candidate)):
+                return None
+            return self._full_hour_refusal(hour, total, seats)
         most = self._most.get(hour)
         if most is None:
             most = {name: by_campaign.get(name, 0) + added for name, added in self._allotted(hour)}
@@ -152,11 +162,6 @@ class Divided:
             known = self._full_refusals[hour] = taken, refusal
         return known[1]
 
-    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Return nothing: what was allotted is not taken back."""
-        del candidates
-        return {}
-
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the usage that newcomers began with."""
         return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
@@ -175,7 +180,28 @@ class Unshared:
         """Return this rule with the figures of one episode."""
         campaigns = board.view.campaigns.values()
         stakes = [CampaignStake(it.name, created_at=it.created_at) for it in campaigns]
-        return Unlimited([stake.name for stake in creation.sorted_by_creation(stakes)])
+        serving = [stake.name for stake in creation.sorted_by_creation(stakes)]
+        return Unlimited(serving, Contests(board, ContestRules((), serving)))
+
+
+@dataclass(frozen=True, slots=True)
+class ByStartCounts:
+    """No shares of time: the order divides starts, and contested starts are given back alike."""
+
+    def for_episode(self, board: Board) -> Unlimited:
+        """Return this rule with the figures of one episode."""
+        serving = Unshared().for_episode(board).serving
+        dividing = {
+            name: it.queue
+            for name, it in board.view.campaigns.items()
+            if SUSPENDED < it.level < URGENT
+        }
+        frequencies = start_counts.frequencies(dividing)
+        branches = [Branch(name, part) for name, part in frequencies.items() if part > 0]
+        return Unlimited(
+            serving,
+            Contests(board, ContestRules([branches], serving, takes_turns=False, by_starts=True)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +221,11 @@ class ByRecentWorkShare:
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
         serving = recent_work.sorted_by_standing(recent_work.standings(recent, shares))
         without = frozenset(name for name, share in shares.items() if share <= 0)
-        unlimited, stakes = Unlimited(serving, without), _stakes_of_all(board)
+        tiers = tiers_by_weight(view.campaigns, CampaignGrouping.NONE)
+        used = {name: int(seats * self.half_life) for name, seats in recent.items()}
+        contests = Contests(board, ContestRules(tiers, serving, used=used))
+        unlimited = Unlimited(serving, contests, without)
+        stakes = _stakes_of_all(board)
 
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, stakes)
@@ -225,7 +255,12 @@ class ByFairshare:
         def parts(seats: int) -> Mapping[str, int]:
             return {name: int(seats * part) for name, part in entitled.items()}
 
-        return AheadSharing(Unshared().for_episode(board), board, self.near, parts)
+        serving = Unshared().for_episode(board).serving
+        branches = [Branch(name, Fraction(part)) for name, part in entitled.items() if part > 0]
+        unlimited = Unlimited(
+            serving, Contests(board, ContestRules([branches], serving, takes_turns=False))
+        )
+        return AheadSharing(unlimited, board, self.near, parts)
 
 
 def _fairshare_of(campaign: CampaignView) -> Fraction:
@@ -256,7 +291,8 @@ class ByCreation:
                 )
             return creation.allot(stakes, seats)
 
-        return Divided(board, [stake.name for stake in queue], allotted)
+        serving = [stake.name for stake in queue]
+        return Divided(board, serving, allotted, Contests(board, ContestRules((), serving)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +341,7 @@ class ByUsage:
                 seats: int, stakes: list[CampaignStake], free: FreeSeats
             ) -> list[tuple[str, int]]:
                 in_order = sorted(stakes, key=lambda stake: place[stake.name])
-                ideals = lines.ideals(seats, stakes, grain)
-                # A campaign that gets all it wants does not show what the others should have had.
-                short = {it.name for it in stakes if ideals[it.name] < (it.demand or 0)}
-                parts = lines.ideals(seats, stakes, 1)
-                lacks = usage.usage_deficits([it for it in order if it.name in short], parts)
-                return usage.allot(in_order, usage.raised_ideals(ideals, lacks, grain), free, grain)
+                return usage.allot(in_order, lines.ideals(seats, stakes, grain), free, grain)
 
             stakes = [it for it in lines.with_group_weights(board.stakes(hour)) if it.name in place]
             seats = _free_seats(board, hour)
@@ -320,7 +351,12 @@ class ByUsage:
             rest = urgent.left_to_share(board.capacity(hour), stakes, first)
             return [*first, *inner(rest, others, seats)]
 
-        divided = Divided(board, [stake.name for stake in ordered], allotted, newcomers)
+        serving = [stake.name for stake in ordered]
+        tiers = tiers_by_weight(board.view.campaigns, self.together, serial=self.serial)
+        urgent_first = [stake.name for stake in ordered if stake.urgent]
+        used = {stake.name: stake.usage for stake in ordered}
+        contests = Contests(board, ContestRules(tiers, serving, urgent_first, used))
+        divided = Divided(board, serving, allotted, contests, newcomers)
         return AheadSharing(divided, board, self.near, self._parts(board))
 
     def _parts(self, board: Board) -> Parts:
@@ -402,7 +438,17 @@ class ByPromise:
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, groups_known)
 
-        divided = Divided(board, list(serving), allotted)
+        branches = [
+            Branch(name, promise, tuple(Branch(it, 1) for it in groups if groups[it] == name))
+            for name, promise in promises.items()
+            if promise
+        ]
+        divided = Divided(
+            board,
+            list(serving),
+            allotted,
+            Contests(board, ContestRules([branches], list(serving), used=used)),
+        )
         members = {name: group for name, group in groups.items() if group in promises}
         return PromiseSharing(
             AheadSharing(divided, board, self.near, parts, members),
@@ -424,6 +470,7 @@ class PromiseSharing:
     ) -> None:
         """Wrap the division; ``groups`` maps each campaign in a group to that group."""
         self.serving = divided.serving
+        self.contests = divided.contests
         self._divided = divided
         self._groups = groups
         self._promises = promises
@@ -444,10 +491,6 @@ class PromiseSharing:
                 return None
             refusal = self._seats.find_refusal(candidate)
         return refusal or self._divided.find_refusal(candidate, turn)
-
-    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
-        """Return what groups above their part give back."""
-        return self._divided.seats_to_return(candidates)
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""

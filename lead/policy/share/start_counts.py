@@ -11,6 +11,7 @@ It suits runs that cost about the same; where one costs a hundred times another,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 from lead.policy.view import Exact, QueueView
 
@@ -26,6 +27,14 @@ def priorities_after_start(
     raised[started] -= queues[started].price
     excess = min(priority - queues[name].floor for name, priority in raised.items())
     return {name: min(priority - excess, queues[name].ceiling) for name, priority in raised.items()}
+
+
+def frequencies(queues: Mapping[str, QueueView]) -> dict[str, Fraction]:
+    """Return the part of all starts that each has if all contend: they add up to 1."""
+    inverse = {name: Fraction(1) / Fraction(it.price) for name, it in queues.items() if it.price}
+    gained = sum((part * queues[name].gain for name, part in inverse.items()), Fraction(0))
+    constant = (1 - gained) / sum(inverse.values()) if inverse else Fraction(0)
+    return {name: part * (constant + queues[name].gain) for name, part in inverse.items()}
 
 
 def initial_priorities(queues: Iterable[tuple[str, QueueView]]) -> dict[str, Exact]:

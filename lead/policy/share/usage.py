@@ -19,8 +19,6 @@ from node.model import times
 
 WINDOW = times.DAY
 """The default window of usage (µs): hours are divided at once, so it must span many."""
-_CATCH_UP = 4
-"""A campaign that is behind may get this fraction (a quarter) of its ideal on top per hour."""
 
 SHARE_USED = RefusalRule(
     Axis.SHARE,
@@ -74,34 +72,6 @@ def serving_order(
         if weight > 0
     ]
     return [stake for *_, stake in sorted(keyed, key=lambda entry: entry[:3])]
-
-
-def usage_deficits(stakes: Sequence[CampaignStake], weights: Mapping[str, Exact]) -> dict[str, int]:
-    """Return by how much each used less than its part of all usage (seat-µs), if at all."""
-    total_used = sum(stake.usage for stake in stakes)
-    total_weight = sum(weights.get(stake.name, 0) for stake in stakes)
-    if not total_used or not total_weight:
-        return {}
-    lacks = {
-        it.name: int(total_used * weights.get(it.name, 0) / total_weight) - it.usage
-        for it in stakes
-    }
-    return {name: lack for name, lack in lacks.items() if lack > 0}
-
-
-def raised_ideals(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) -> dict[str, int]:
-    """Return the ideals, raised for those behind by whole runs: a quarter of the ideal, or one run.
-
-    Being served first gives no more than the ideal, rounded up, while being served last can cost
-    all of it, so rounding alone does not even out. The bound keeps a campaign that returns after a
-    long time from taking more than others can bear.
-    """
-    return {
-        name: amount + min(lacks[name] // grain * grain, max(grain, amount // _CATCH_UP))
-        if name in lacks
-        else amount
-        for name, amount in ideal.items()
-    }
 
 
 def allot(

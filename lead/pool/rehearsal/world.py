@@ -16,7 +16,7 @@ from itertools import count
 from uuid import UUID
 
 from lead.planning.pool_view import LEDGER_LOOKBACK, candidate_of, state_to_keep, windows_of
-from lead.policy.ahead_sharing import NEAR_TIME
+from lead.policy.contested import NOTICE
 from lead.policy.episode import Episode
 from lead.policy.placement_requests import Ask, Displacing, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
@@ -32,7 +32,7 @@ from lead.policy.view import (
     ReservationView,
     View,
 )
-from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, PAUSE_OF_HOLDERS
+from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, PAUSE_OF_GIVERS, PAUSE_OF_HOLDERS
 from lead.pool.rehearsal.ledger import WEIGHT, Ledger
 from lead.pool.rehearsal.node_time import NodeTime
 from lead.pool.rehearsal.seats import Seeking, find_seats
@@ -362,16 +362,29 @@ class Fleet:
             held.returned = [it for it in self._runs.values() if it.task in held.outcome.returned]
             for run in held.returned:
                 self._undo(run)
+                self._tries[run.task] = 0, self.now + PAUSE_OF_GIVERS
+            if held.returned:
+                self._try_again(held.returned)
             watch(held)
-            if not held.outcome.unreached and not later:
+            if not held.outcome.unreached and not later and not held.returned:
                 return
+
+    def _try_again(self, returned: Sequence[PostedRun]) -> None:
+        """Have runs that found no time tried at once where time was given back."""
+        for name, demand in self._waiting.items():
+            tries, at = self._tries.get(name, (0, 0))
+            if tries and any(
+                demand.candidate.next_run_at < run.end and run.start < demand.candidate.over_at
+                for run in returned
+            ):
+                self._tries[name] = tries, min(at, self.now)
 
     def _retry_at(self, name: str) -> int:
         """Return the instant of the next try, after a pause that grows as the lead's does."""
         return self._tries.get(name, (0, 0))[1]
 
     def _view(self, candidates: Sequence[Candidate]) -> View:
-        ahead = self.now + NEAR_TIME
+        ahead = self.now + NOTICE
         first: dict[str, int] = {}
         for name in self._placed:
             run = self._runs[name]

@@ -390,11 +390,11 @@ WHERE seat.lost_at IS NULL AND term.over_at > $1 AND task.state = 'active'
 ORDER BY seat.pool_task, seat.task_id, seat.node;
 
 -- seats_ahead --
--- The ordinary tasks of a pool's seats in terms that begin in this period, the youngest first.
+-- The ordinary tasks of a pool's seats in terms that begin in this period and are not over, the youngest first.
 SELECT seat.task_id
 FROM pool
 INNER JOIN pool_task ON pool.id = pool_task.pool_id
-INNER JOIN term ON pool_task.task_id = term.pool_task AND term.starts_at >= $2 AND term.starts_at < $3
+INNER JOIN term ON pool_task.task_id = term.pool_task AND term.starts_at >= $2 AND term.starts_at < $3 AND term.over_at > $5
 INNER JOIN seat ON term.pool_task = seat.pool_task AND term.starts_at = seat.term AND seat.lost_at IS NULL
 WHERE pool.name = $1
 GROUP BY seat.task_id

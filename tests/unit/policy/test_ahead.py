@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lead.policy.contested import NOTICE
 from lead.policy.placement_requests import EpisodeOutcome
 from lead.policy.sets import DEFAULT
 from lead.policy.view import (
@@ -249,16 +250,17 @@ def test_excess_seats_are_given_back() -> None:
     """The youngest seats of the hour are given back, down to the one that is blue's part."""
     outcome = _too_much(4)
     assert list(outcome.returned) == ["1-3", "1-2", "1-1"]
-    figures = {"campaign": "red", "whose": "blue", "above": 10}
-    assert outcome.returned["1-1"].reason.figures == figures
+    figures = outcome.returned["1-1"].reason.figures
+    assert (figures["campaign"], figures["due"], figures["held"]) == ("red", 3, 0)
+    assert (figures["whose"], figures["due_theirs"], figures["theirs"]) == ("blue", 1, 4)
 
 
 @pytest.mark.parametrize("why", ["no more than its part", "not returnable", "near", "urgent"])
 def test_other_seats_are_not_given_back(why: str) -> None:
-    """Seats within the part, seats that have begun or are near, and urgent seats stay."""
+    """Seats within the part, those that begin in a moment, and urgent seats stay."""
     others: dict[str, dict[str, Any]] = {
         "not returnable": {"returnable": ()},
-        "near": {"now": NEAR},
+        "near": {"now": NEAR + BUCKET - NOTICE + 1},
         "urgent": {"campaigns": {"blue": replace(BLUE, level=URGENT), "red": RED}},
     }
     outcome = _too_much(1 if why == "no more than its part" else 4, **others.get(why, {}))

@@ -13,7 +13,7 @@ from lead.policy.placement_requests import AllocationRound
 from lead.policy.preempt import groups, score
 from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
-from lead.policy.view import BUCKET, URGENT, CampaignView, Charge
+from lead.policy.view import BUCKET, URGENT, CampaignView, Charge, LimitView
 from tests.golden.originals.named_seats import NamedSeats
 from tests.support.policies import COMPOSITIONS
 from tests.support.policy_pools import NOW, Driver, due, nodes_of, view_of
@@ -209,29 +209,14 @@ def test_urgent_campaigns_need_no_free_seat() -> None:
         assert [task for task, refusal in refusals.items() if refusal is None] == ["outage"]
 
 
-def test_a_campaign_behind_catches_up_by_whole_runs() -> None:
-    """It gets as many runs as it lacks, at most a quarter or one; others get no less."""
-    stakes = [
-        CampaignStake("a", usage=70),
-        CampaignStake("b", usage=100),
-        CampaignStake("c", usage=130),
-    ]
-    lacks = usage.usage_deficits(stakes, {"a": 1, "b": 1, "c": 1})
-    assert lacks == {"a": 30}
-    assert usage.usage_deficits([], {}) == {}
-    assert usage.raised_ideals({"a": 40, "c": 40}, lacks, 5) == {"a": 50, "c": 40}
-    assert usage.raised_ideals({"a": 4}, lacks, 20) == {"a": 24}
-    assert usage.raised_ideals({"a": 40}, lacks, 31) == {"a": 40}
-
-
 def test_the_second_round_survives_the_last_worker() -> None:
-    """Candidates over their share when the workers ran out count as unreached, like later ones."""
-    nodes = nodes_of(1)
-    campaigns = [CampaignView("a"), CampaignView("b", created_at=1)]
-    crowd = [due(f"{it.name}{n}", it.name, nodes) for it in campaigns for n in range(6)]
+    """Candidates over a soft limit when the workers ran out count as unreached, like later ones."""
+    nodes = nodes_of(6)
+    campaigns = [CampaignView("a", limits={"runs": LimitView(3, None)}), CampaignView("b")]
+    crowd = [due(f"{it.name}{n}", it.name, nodes, slip=0) for it in campaigns for n in range(6)]
     view = view_of(nodes, campaigns, crowd, workers=4)
     outcome = Driver(view, has_time=lambda ask: ask.candidate.campaign == "a").drive(
-        COMPOSITIONS["gridserver-usage"]
+        COMPOSITIONS["maui-throttle"]
     )
     assert [run.task for run in outcome.placed] == ["a0", "a1", "a2"]
     assert list(outcome.refused) == ["b0"]
