@@ -92,7 +92,7 @@ async def test_who_asks_seconds_later_finds_its_part_of_all_but_two_hours(
 
 @pytest.mark.parametrize("policy", [DEFAULT, "gridserver-sla"])
 async def test_a_campaign_made_later_is_given_back_its_part(world: World, policy: str) -> None:
-    """A campaign created later gets its part back beyond the near hours, and the rest over time."""
+    """A campaign created later is given back its part, of the near hours too, within minutes."""
     pool = await _pool(world, policy, "blue")
     tasks_by_campaign = {"blue": await _ask(pool, "blue")}
     world.clock.advance(7 * times.SECOND)
@@ -102,14 +102,12 @@ async def test_a_campaign_made_later_is_given_back_its_part(world: World, policy
         world.clock.advance(30 * times.SECOND)
         await _give(pool)
     quarters = await _held(pool, tasks_by_campaign)
-    assert (quarters["blue"][:2], quarters["red"][:2]) == ([8, 8], [0, 0]), (
-        "the near hours are not changed"
-    )
+    assert sum(quarters["red"][:2]) >= 0.75 * 8 * 2 - 1, "less what began before"
     assert sum(quarters["red"][2:]) >= 0.6 * 8 * (HOURS - 2)
     # A third of what it has in the second hour reaches into the third one.
     assert sum(quarters["blue"][2:]) + 8 / 3 >= 0.2 * 8 * (HOURS - 2), "blue keeps its own part"
     rows = await pool.lead.rows("SELECT reason FROM seat WHERE lost_at IS NOT NULL")
-    assert all("given back to red, which is below its part" in row[0] for row in rows)
+    assert all("given back to red, which is due" in row[0] for row in rows)
     for hour in range(1, HOURS):
         world.clock.move_to(START + hour * times.HOUR)
         await _give(pool)
