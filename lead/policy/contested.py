@@ -8,7 +8,7 @@ runs there. What a campaign holds elsewhere does not count, nor what it had befo
 Turns are taken run by run (``share/weight_tree.py``), so each campaign has its part of contested
 time from the first minute on. Who asks first gets what nobody else wants yet. When another campaign
 comes and finds no time, seats of which no run begins soon are given back to it, until nobody is a
-whole run from what it is due. Each candidate has this once, so nothing goes to and fro.
+whole run from what it is due. Each candidate has this once, so nothing moves back and forth.
 """
 
 from __future__ import annotations
@@ -365,7 +365,7 @@ class _Giving:
     def _is_fair(self, seat: _Seat) -> bool:
         """Return whether both are nearer to their dues, and one was off by a run, or by the seat.
 
-        Dues that differ by less are as near as whole runs come to them: nothing goes to and fro.
+        Whole runs come no nearer to dues that differ by less: nothing moves back and forth.
         """
         amount, gain = seat.amount, min(seat.amount, self._left)
         theirs, own = self._above[seat.whose], self._above[self._campaign]

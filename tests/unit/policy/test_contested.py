@@ -197,7 +197,7 @@ def test_what_is_not_given_back() -> None:
     asked=st.integers(1, 30),
 )
 def test_giving_back_ends(weights: list[int], held: list[int], asked: int) -> None:
-    """Once the runs have changed hands nobody is due more: nothing goes to and fro."""
+    """Once the runs have changed hands nobody is due more: nothing moves back and forth."""
     names = "cabde"[: len(weights)]
     by_name = dict(zip(names, weights, strict=True))
     offsets = [0, *accumulate(held)]
