@@ -34,7 +34,7 @@ from lead.policy.share import (
     urgent,
     usage,
 )
-from lead.policy.share.weight_tree import Branch
+from lead.policy.share.weight_tree import Branch, Tiers
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import (
     BUCKET,
@@ -438,16 +438,13 @@ class ByPromise:
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, groups_known)
 
-        branches = [
-            Branch(name, promise, tuple(Branch(it, 1) for it in groups if groups[it] == name))
-            for name, promise in promises.items()
-            if promise
-        ]
         divided = Divided(
             board,
             list(serving),
             allotted,
-            Contests(board, ContestRules([branches], list(serving), used=used)),
+            Contests(
+                board, ContestRules(_tiers_by_promise(groups, promises), list(serving), used=used)
+            ),
         )
         members = {name: group for name, group in groups.items() if group in promises}
         return PromiseSharing(
@@ -456,6 +453,17 @@ class ByPromise:
             promises,
             PromisedSeats(board, promises),
         )
+
+
+def _tiers_by_promise(groups: Mapping[str, str], promises: Mapping[str, Exact]) -> Tiers:
+    """Return the tree in which groups divide by promise, and the campaigns of one alike."""
+    return [
+        [
+            Branch(name, promise, tuple(Branch(it, 1) for it in groups if groups[it] == name))
+            for name, promise in promises.items()
+            if promise
+        ]
+    ]
 
 
 class PromiseSharing:

@@ -102,15 +102,25 @@ class _Turns:
         self._queue = deque[Candidate]() if branch.below else queues.get(branch.name, deque())
         below = (_Turns(it, queues, standing, size) for it in branch.below)
         self._below = [it for it in below if it]
+        self.lack = sum(standing.lacks.get(name, 0) for name in names)
+        self._even_out()
         self._early = [(it.begins, number) for number, it in enumerate(self._below)]
         heapq.heapify(self._early)
         self._due: list[tuple[float, int, int]] = []
         self._held_below = sum(it.held for it in self._below)
         self._weight_below = sum(it.weight for it in self._below)
         self.next_size = self._look()
-        most = self.next_size * _EVENED_OUT
-        lack = sum(standing.lacks.get(name, 0) for name in names)
-        self.held -= min(most, max(-most, lack))
+
+    def _even_out(self) -> None:
+        """Let those that lack something begin behind, by as much in all as others begin ahead."""
+        weights = sum(it.weight for it in self._below) or 1
+        common = sum(it.lack for it in self._below) / weights
+        lacks = [it.lack - common * it.weight for it in self._below]
+        largest = max(map(abs, lacks), default=0)
+        most = _EVENED_OUT * max((it.next_size for it in self._below), default=0)
+        part = min(1, most / largest) if largest else 0
+        for it, lack in zip(self._below, lacks, strict=True):
+            it.held -= lack * part
 
     def __bool__(self) -> bool:
         return bool(self._queue or self._early or self._due)
