@@ -55,7 +55,7 @@ def evenly_spread(items: Sequence[_Item]) -> list[_Item]:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What each campaign holds, wants, and is due of some contested time."""
+    """The amounts that each campaign holds, wants, and is due of some contested time."""
 
     span: Span
     held: Mapping[str, int]
@@ -85,7 +85,7 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class ContestRules:
-    """By what contested time is divided: the ``tiers``; campaigns in none take no part.
+    """The rules by which contested time is divided: the ``tiers``; campaigns in none take no part.
 
     Of equals, whoever is first in ``serving`` comes first, and the ``urgent`` before all. What
     campaigns have ``used`` lately evens out what rounding gave and took. Without ``takes_turns``

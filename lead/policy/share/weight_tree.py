@@ -66,7 +66,7 @@ def _divide(
 
 
 Size = Callable[[Candidate], int]
-"""What a candidate takes, in the unit of what campaigns hold."""
+"""The amount that a candidate takes, in the unit of what campaigns hold."""
 
 
 _EVENED_OUT = 0.4
@@ -75,7 +75,7 @@ _EVENED_OUT = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What campaigns hold, what they lack from before, and who comes first of equals."""
+    """The amounts that campaigns hold, and lack from before, and who comes first of equals."""
 
     held: Mapping[str, int]
     lacks: Mapping[str, float]
