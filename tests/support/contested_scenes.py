@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lead.policy.view import CampaignView, NodeView, PostedRun, QueueView
+from lead.pool.rehearsal.world import DemandStream, Fleet, HeldEpisode, Situation
 from lead.simulation.clock import START
-from lead.simulation.fleet.world import DemandStream, Fleet, HeldEpisode
 from node.model import times
 from tests.support.policies import COMPOSITIONS
 
@@ -126,11 +126,12 @@ class Burst:
             horizon=times.DAY,
             step=SECOND // 2,
             rng=random.Random(1),
+            situation=Situation(START),
         )
         booked: dict[str, PostedRun] = {}
 
         def watch(held: HeldEpisode) -> None:
-            booked.update((it.run.run, it.run) for it in held.booked)
+            booked.update((run.run, run) for it in held.booked for run in it.runs)
             gone = [run for it in held.booked for run in it.displaced]
             for run in (*gone, *held.returned):
                 booked.pop(run.run, None)
