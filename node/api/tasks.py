@@ -110,7 +110,8 @@ def task_of(row: Record) -> Task:
         next_run_at=values["next_run_at"],
         planned=values["planned"],
         plan_at=values["plan_at"],
-        runs=values["runs"],
+        runs=values["counts"]["runs"],
+        judgements=values["counts"]["judgements"],
         latest=None if values["latest"] is None else LatestRun.model_validate(values["latest"]),
         outcome=JudgedOutcome.told(
             **{"ended_at": None, **values["outcome"]},

@@ -53,6 +53,7 @@ from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local_time_text
 from node.model import times
 from node.model.errors import RefusedByParticipant
+from node.model.outcome import BAD_RESULTS
 from node.model.taskstate import OPEN, TaskState
 from node.model.times import duration_text
 
@@ -100,7 +101,12 @@ def _reference_text(task: Record) -> str:
 
 
 def _counts_text(task: Record) -> str:
-    return ", ".join(f"{count} {state}" for state, count in task["runs"].items() if count)
+    """Return the numbers of runs by state, but of finished ones those that are bad on their own."""
+    counts, judged = dict(task["runs"]), task.get("judgements") or {}
+    for word in sorted(BAD_RESULTS & judged.keys()):
+        counts["finished"] -= judged[word]
+        counts[word] = judged[word]
+    return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
 
 def _state_text(task: Record) -> str:

@@ -65,6 +65,10 @@ TROUBLE = frozenset({Judgement.BAD, Judgement.NO_ANSWER, Judgement.FAILED, Judge
 """Judgements of runs that took place, or should have, and went wrong."""
 
 
+BAD_RESULTS = frozenset({Judgement.BAD, Judgement.NO_ANSWER})
+"""Judgements of runs that were measured, and went wrong."""
+
+
 class Figure(Protocol):
     """A figure of a result."""
 

@@ -136,7 +136,7 @@ async function fetchChanged() {
 /** Takes what an event says of a run, and asks for the rest of it if that matters. */
 function takeRun({ id, task, state, judgement }) {
   const before = model.entries.get(id);
-  model.count(task, before?.state, state);
+  model.count(task, before?.state, state, judgement);
   if (before) {
     model.shift(before, state);
     model.entries.set(id, { ...before, ...judgedAs(state, judgement) });

@@ -147,13 +147,15 @@ export class Model {
     return name === "last" ? all.reverse() : all;
   }
 
-  /** Counts a run of a task in its new state. */
-  count(task, before, state) {
+  /** Counts a run of a task in its new state, and one that is over by its judgement. */
+  count(task, before, state, judgement) {
     const known = this.tasks.get(task);
     if (!known || before === state) return;
     const runs = { ...known.runs, [state]: (known.runs[state] ?? 0) + 1 };
     if (runs[before]) runs[before] -= 1;
-    this.tasks.set(task, { ...known, runs });
+    const judgements = { ...known.judgements };
+    if (judgement) judgements[judgement] = (judgements[judgement] ?? 0) + 1;
+    this.tasks.set(task, { ...known, runs, judgements });
   }
 
   /** Counts a run that was known in its new state, until the numbers are asked for again. */

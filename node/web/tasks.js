@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
-import { lookOf, TROUBLE } from "./outcomes.js";
+import { BAD_RESULTS, lookOf, LOOKS, TROUBLE } from "./outcomes.js";
 import { doubt, headlineOf, outcomeBadge, stateBadge, ticking, timeElement } from "./parts.js";
 import { addressOf, hrefOf } from "./place.js";
 import { dateOf, readable, scheduleWords, stateOf } from "./words.js";
@@ -30,7 +30,7 @@ export const OUTCOMES = { "": "with any outcome", [TROUBLE]: "that go wrong", st
 
 const FIELDS = [
   ...["id", "headline", "state", "reason", "waiting", "revision", "paused_at", "schedule", "after", "lead", "led_here"],
-  ...["campaign", "created_at", "next_run_at", "planned", "runs", "latest", "outcome", "pool", "seats", "parent", "requester", "test", "reference"],
+  ...["campaign", "created_at", "next_run_at", "planned", "runs", "judgements", "latest", "outcome", "pool", "seats", "parent", "requester", "test", "reference"],
 ].join();
 
 /**
@@ -118,7 +118,7 @@ function taskRow(task, button, now) {
     ["mesh", mesh ? element("a", { href: addressOf({ mesh }) }, mesh) : null],
     ["schedule", scheduleWords(task.schedule, now, task.after)],
     ["when", ...nextRun(task, now)],
-    ["runs", seatCount(task.seats), runCounts(task.runs)],
+    ["runs", seatCount(task.seats), runCounts(task.runs, task.judgements)],
     ["more", element("a", { href: `#task=${task.id}`, "aria-label": `its runs: ${task.headline}, task ${task.id}` }, "its runs"), button],
   ];
   return element(
@@ -171,17 +171,18 @@ function nextRun(task, now) {
   return [task.planned ? "none booked" : "being planned"];
 }
 
-function runCounts(runs) {
-  const items = Object.entries(runs).filter(([, count]) => count > 0);
-  if (!items.length) return "no run yet";
+function runCounts(runs, judgements) {
+  const bad = BAD_RESULTS.filter((word) => judgements[word]);
+  const finished = (runs.finished ?? 0) - bad.reduce((sum, word) => sum + judgements[word], 0);
+  const items = Object.entries({ ...runs, finished }).filter(([, count]) => count > 0);
+  if (!items.length && !bad.length) return "no run yet";
   items.sort(([one], [other]) => order(one) - order(other));
+  const item = ({ word, kind }, count) => element("li", { class: kind }, element("b", {}, String(count)), ` ${word}`);
   return element(
     "ul",
     { class: "tally" },
-    items.map(([state, count]) => {
-      const { word, kind } = stateOf(state);
-      return element("li", { class: kind }, element("b", {}, String(count)), ` ${word}`);
-    }),
+    bad.map((word) => item(LOOKS[word], judgements[word])),
+    items.map(([state, count]) => item(stateOf(state), count)),
   );
 }
 

@@ -422,6 +422,7 @@ async def test_what_is_delivered_may_be_bad(a: Asker, clock: ManualClock) -> Non
     assert pair["latest"]["stale"]
     shown = (await a.ask("GET", f"/v1/tasks/{task}"))[1]
     assert shown["outcome"]["judgement"] == "stale"
+    assert shown["judgements"] == {"good": 1, "no-answer": 2, "bad": 1}
     assert await _letters(a) == ["s"]
     assert await _with_outcome(a, "stale") == [str(task)]
     await a.rows("UPDATE task SET state = 'refused', reason = 'b says no' RETURNING id")

@@ -413,6 +413,9 @@ class Task(Document):
     runs: dict[str, int] = Field(
         description="Number of its runs by state; for a pool task, those of its seats."
     )
+    judgements: dict[str, int] = Field(
+        default_factory=dict, description="Number of those that are over, by judgement."
+    )
     latest: LatestRun | None = Field(
         None,
         description="Its latest run with a result; null if none of its last 50 runs has one.",

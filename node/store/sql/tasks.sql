@@ -191,16 +191,18 @@ SELECT
         ORDER BY newest.ends_at DESC
         LIMIT 1) AS latest,
     ordered.place,
-    coalesce((
-        SELECT jsonb_object_agg(counted.state, counted.runs)
+    (SELECT
+        jsonb_build_object(
+            'runs', coalesce(jsonb_object_agg(counted.state, counted.runs) FILTER (WHERE counted.state IS NOT NULL), '{}'),
+            'judgements', coalesce(jsonb_object_agg(counted.judgement, counted.runs) FILTER (WHERE counted.judgement IS NOT NULL), '{}')
+        )
         FROM (
-            SELECT known.state, sum(known.runs) AS runs FROM (
-                SELECT run_known.state, 1 AS runs FROM run_known WHERE run_known.task_id = ANY(part.ids)
+            SELECT known.state, known.judgement, sum(known.runs) AS runs FROM (
+                SELECT run_known.state, run_known.judgement, 1 AS runs FROM run_known WHERE run_known.task_id = ANY(part.ids)
                 UNION ALL
-                SELECT 'unplaced', gap.slots FROM gap WHERE gap.task_id = ANY(part.ids)
-            ) AS known GROUP BY known.state
-        ) AS counted
-    ), '{}') AS runs,
+                SELECT 'unplaced', judgement_of('unplaced', NULL, FALSE), gap.slots FROM gap WHERE gap.task_id = ANY(part.ids)
+            ) AS known GROUP BY GROUPING SETS ((known.state), (known.judgement))
+        ) AS counted) AS counts,
     judged.outcome
 FROM task
 LEFT JOIN node ON task.lead = node.identity
