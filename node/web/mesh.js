@@ -12,7 +12,7 @@ import { readable, stateOf } from "./words.js";
 
 export const MESHES_PATH = "/v1/meshes?limit=100";
 // Of so many pairs that are not good the list has the detail; those of other pairs are asked for when they are looked at.
-const DETAILED = 50;
+const DETAILED = 20;
 /** The judgements of a matrix of the API, by letter; capitals are doubtful. */
 const LETTERS = { g: "good", f: "fair", b: "bad", n: "no-answer", x: "failed", m: "missed", p: "not-planned", s: "stale", u: "unknown" };
 // Maximum number of figures and of causes that are told of a square.
@@ -20,23 +20,25 @@ const FIGURES_MOST = 8;
 const CAUSES_MOST = 3;
 
 /**
- * Fetches the pairs of a mesh. Those of a large one are fetched in few words, a letter each, with the detail of the worst.
+ * Fetches the pairs of a mesh, and shows them. Those of a large one are fetched in few words, a letter each, and then the detail of
+ * the worst.
  * @param {any} api
  * @param {string} name
  * @param {boolean} isLarge whether it was large before
- * @returns {Promise<{ pairs: any[], isLarge: boolean }>}
+ * @param {(pairs: any[], isLarge: boolean) => void} show
  */
-export async function fetchMesh(api, name, isLarge) {
+export async function fetchMesh(api, name, isLarge, show) {
   if (!isLarge) {
     const page = await api.get(`/v1/meshes/${name}/pairs?limit=500`);
-    if (page.next === null) return { pairs: page.items.map(whole), isLarge: false };
+    if (page.next === null) return show(page.items.map(whole), false);
   }
   const { entries } = await api.get(`/v1/meshes/${name}/matrix`);
   const pairs = entries.flatMap(pairsOf);
+  show(pairs, true);
   const worst = worstOf(pairs).slice(0, DETAILED);
   const told = new Map((await fetchPairs(api, name, worst.map(({ key }) => key))).map((pair) => [pair.key, pair]));
   for (const pair of worst) Object.assign(pair, told.get(pair.key));
-  return { pairs, isLarge: true };
+  return show(pairs, true);
 }
 
 /** Fetches all that is known of some pairs of a mesh. */
@@ -161,6 +163,7 @@ export class MeshPicture {
     const now = this.#now();
     const wrong = worstOf(pairs);
     const told = wrong.filter(({ isWhole }) => isWhole);
+    if (wrong.length && !told.length) return; // their detail is under way
     this.#more.textContent = told.length < wrong.length ? `These are ${told.length} of ${wrong.length}; the squares have the others.` : "";
     drawTable(this.#list, told, {
       caption: "Pairs that are not good",

@@ -20,7 +20,9 @@ export function open(box, { api, model, actions, caller, tools }) {
 
   async function drawOne(name) {
     const known = shown;
-    const { pairs, isLarge } = await fetchMesh(api, name, known !== null && known.name === name && known.isLarge);
+    await fetchMesh(api, name, known !== null && known.name === name && known.isLarge, (pairs, isLarge) => show(name, pairs, isLarge));
+  }
+  function show(name, pairs, isLarge) {
     if (place().mesh !== name || !box.isConnected) return;
     setHeading(`Mesh ${name}`);
     setCall(`/v1/meshes/${name}/${isLarge ? "matrix" : "pairs"}`);

@@ -75,7 +75,7 @@ export function open(box, { api, model, actions, caller, reporting }) {
 function drainedThere({ name, url, kind }) {
   if (kind && kind !== "parley") return null;
   if (!url) return element("p", { class: "reason" }, "drained on its own host: ", element("code", {}, "parley node drain"));
-  return element("a", { href: `${url}/#view=nodes`, rel: "noreferrer", title: `Only the page of ${name} drains it, for its own users`, "aria-label": `drain ${name} on its own page` }, "drain on its page");
+  return element("a", { href: `${url}/#view=nodes`, rel: "noreferrer", title: `Only the page of ${name} drains it, for its own users`, "aria-label": `drain on its page: ${name}` }, "drain on its page");
 }
 
 const rank = (node) => 2 * Number(Boolean(node.unreachable_since)) + Number(Boolean(node.is_self));
