@@ -94,7 +94,7 @@ def parse_moment(text: str, toward: int = 0) -> Moment:
     except ValueError as error:
         out_of_range = str(error).startswith("is outside")
         near = similar_words(text, ("now", *_DAYS))
-        meant = f"did you mean {near[0]}?" if near else _FORMS
+        meant = f"did you mean {near[0]}? {_FORMS}" if near else _FORMS
         raise ValueError(str(error) if out_of_range else f"is not a time; {meant}") from None
 
 
