@@ -32,6 +32,8 @@ from node.model.wire.validation import faults_of
 _SUFFIX = ".toml"
 FLEET = "fleet"
 """The scenario without a world of nodes: only seats that policies share."""
+POOL = "pool"
+"""The pool whose policies are compared."""
 
 Described = TypeVar("Described", bound=Document)
 
@@ -302,7 +304,7 @@ def built_in() -> dict[str, Scenario]:
 
 def built_in_text(name: str) -> str:
     """Return the file of a built-in scenario, as a template for other scenarios."""
-    below = "fleet" if name == FLEET else "scenarios"
+    below = "fleet" if name in (FLEET, POOL) else "scenarios"
     folder = resources.files("lead.simulation").joinpath(below)
     return folder.joinpath(name + _SUFFIX).read_text("utf-8")
 
@@ -341,7 +343,7 @@ def read(name: str) -> Any:
     try:
         return _document(built_in_text(name), _SUFFIX)
     except FileNotFoundError:
-        names = ", ".join([*built_in(), FLEET])
+        names = ", ".join([*built_in(), FLEET, POOL])
         message = f"there is no scenario {name!r}; use one of {names}, or a .toml or .json file"
         raise NotFound(message) from None
 

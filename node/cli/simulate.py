@@ -20,6 +20,7 @@ import click
 from node.cli.invocation import Invocation
 from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, aligned_text, pairs_text, titled_lines
+from node.cli.policy_plans import POLICY_PLAN, policy_plan_view
 from node.cli.progress import Progress
 from node.cli.session import runs_here
 from node.model import times
@@ -162,6 +163,13 @@ REPORT = RecordLayout(
     --list as listing      List the built-in scenarios.
     --show                 Print the file of the scenario, as a start for your own.
 """)
+@click.option(
+    "--compare",
+    "compared",
+    nargs=2,
+    metavar="A B",
+    help="For a pool: play it under two sets with their options, such as 'shares serial=true'.",
+)
 @runs_here
 def simulate(  # one parameter for each option
     invocation: Invocation,
@@ -171,6 +179,7 @@ def simulate(  # one parameter for each option
     svg: Path | None,
     sets: tuple[str, ...],
     runs: int | None,
+    compared: tuple[str, str] | None,
     listing: bool,
     show: bool,
 ) -> int:
@@ -184,7 +193,8 @@ def simulate(  # one parameter for each option
       delivered run                           0.1 to 0.2: two to three minutes for a thousand
       hour of four nodes (small)              8
       hour of pools of six nodes (pools)      11
-    A fleet needs no Postgres: a minute for 10,000 runs of a set. How far it is, is told on standard
+    A fleet needs no Postgres: a minute for 10,000 runs of a set; nor does a pool (parley simulate
+    pool --compare shares turns). How far it is, is told on standard
     error: continuously on a terminal, else every half minute.
     """  # noqa: D301 - click's mark for lines to keep
     if listing:
@@ -195,13 +205,20 @@ def simulate(  # one parameter for each option
         return _show(scenario)
     if svg is not None and not svg.parent.is_dir():
         raise click.UsageError(f"--svg: there is no folder {svg.parent}")
-    given = {"seed": seed, "days": days, "runs": runs, "sets": sets or None}
+    given = {
+        "seed": seed,
+        "days": days,
+        "runs": runs,
+        "sets": sets or None,
+        "compared": compared,
+    }
     return _simulate_by_name(scenario, given, svg, invocation)
 
 
 def _list(invocation: Invocation) -> int:
     from lead.simulation.fleet.document import FleetScenario
-    from lead.simulation.scenario import FLEET, built_in, read, validated
+    from lead.simulation.pool_file import PoolFile
+    from lead.simulation.scenario import FLEET, POOL, built_in, read, validated
 
     records: list[Record] = [
         {"name": name, "nodes": s.nodes.count, "days": s.days, "title": s.title}
@@ -209,6 +226,9 @@ def _list(invocation: Invocation) -> int:
     ]
     one = validated(FleetScenario, read(FLEET))
     records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
+    pool = validated(PoolFile, read(POOL))
+    days = pool.hours / 24
+    records.append({"name": POOL, "nodes": pool.nodes, "days": days, "title": pool.title})
     invocation.writer().print_list(records, SCENARIO)
     return 0
 
@@ -229,6 +249,11 @@ def _simulate_by_name(
     document = read(name)
     of_fleets = isinstance(document, dict) and document.get("fleet")
     given = {word: value for word, value in options.items() if value is not None}
+    of_pools = isinstance(document, dict) and document.get("pool") is True
+    if of_pools:
+        return _compare(document, given, svg, invocation)
+    if "compared" in given:
+        raise click.UsageError("--compare is for a file of a pool, such as: parley simulate pool")
     wrong = given.keys() & ({"days"} if of_fleets else {"sets", "runs"})
     if wrong:
         raise click.UsageError("--set and --runs are for fleets, --days is for worlds of nodes")
@@ -237,6 +262,33 @@ def _simulate_by_name(
             simulate_fleet(name, {**document, **given}, invocation), svg, invocation
         )
     return print_result(_simulate(name, given, invocation), svg, invocation)
+
+
+def _compare(
+    document: Mapping[str, Any], given: Mapping[str, Any], svg: Path | None, invocation: Invocation
+) -> int:
+    """Play the pool of a file under two sets, and print what differs."""
+    from lead.simulation.pool_drawing import draw_pool
+    from lead.simulation.pool_file import PoolFile, comparison, placements_of, rehearsed
+    from lead.simulation.scenario import validated
+
+    if given.keys() - {"compared", "seed"} or "compared" not in given:
+        raise click.UsageError("for a pool name two sets: --compare shares 'turns laid=spread'")
+    sets: tuple[str, str] = given["compared"]
+    seed = {"seed": given["seed"]} if "seed" in given else {}
+    file = validated(PoolFile, {**document, **seed})
+    try:
+        before, after = (rehearsed(file, recipe) for recipe in sets)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if svg is not None:
+        played = [
+            (recipe, placements_of(it)) for recipe, it in zip(sets, (before, after), strict=True)
+        ]
+        svg.write_text(draw_pool(file, played), "utf-8")
+    plan = comparison(before, after, file)
+    invocation.writer().print_one(plan, POLICY_PLAN, policy_plan_view)
+    return 0
 
 
 def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> SimulationResult:

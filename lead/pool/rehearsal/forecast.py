@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from uuid import UUID
 
-from lead.pool.rehearsal.world import Demand, Fleet, HeldEpisode
+from lead.pool.rehearsal.world import Demand, Fleet, HeldEpisode, Placement
 from node.model.wire.policy_plans import (
     SHOWN_MAX,
     CampaignForecast,
@@ -114,6 +114,11 @@ class Rehearsal:
         for _ in fleet.play(until - fleet.begins, self._counter):
             pass
         self.looked_until = fleet.looked_until(until)
+
+    @property
+    def placements(self) -> Iterable[Placement]:
+        """Return the runs that were posted, and stayed."""
+        return self._fleet.placements.values()
 
     def forecast(self, until: int) -> PolicyForecast:
         """Return what came of it up to an instant."""

@@ -198,7 +198,7 @@ def test_the_scenarios_are_listed_and_shown() -> None:
     result = simulated("--list", "-o", "json")
     names = [record["name"] for record in json.loads(result.stdout)]
     rounds = ["absence", "contention", "faults", "leads", "mesh", "pools", "shares", "small"]
-    assert names == [*rounds, "fleet"]
+    assert names == [*rounds, "fleet", "pool"]
     assert all("title = " in simulated(name, "--show").stdout for name in names)
 
 
@@ -256,3 +256,24 @@ def test_a_wrong_field_is_reported(tmp_path: Path) -> None:
     result = simulated(path)
     assert result.exit_code == 2
     assert "/network/loss" in result.stderr
+
+
+def test_two_sets_are_compared_on_a_file(tmp_path: Path) -> None:
+    """A pool is played under both, with a table by campaign and a drawing of each."""
+    drawing = tmp_path / "pool.svg"
+    result = simulated("pool", "--compare", "shares", "gridserver-time", "--svg", drawing)
+    plan = json.loads(result.stdout)
+    assert (plan["before"]["policy"]["set"], plan["after"]["policy"]["set"]) == (
+        "shares",
+        "in-order",
+    )
+    students = [
+        next(it["runs"] for it in plan[side]["campaigns"] if it["campaign"] == "students")
+        for side in ("before", "after")
+    ]
+    assert students[0] < students[1]
+    assert drawing.read_text("utf-8").count('class="ink heading"') == 2
+    assert simulated("pool").exit_code == 2
+    assert simulated("small", "--compare", "shares", "turns").exit_code == 2
+    wrong = simulated("pool", "--compare", "shares", "turns laid=up")
+    assert (wrong.exit_code, "round-robin" in wrong.stderr) == (2, True)
