@@ -14,13 +14,10 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def test_the_pages_are_up_to_date() -> None:
-    """Playing the pool again gives the pages and pictures that are there.
-
-    If not: ``python -m docs.generator.policy_pages`` makes them anew.
-    """
+    """Playing the pool again gives the pages and pictures that are there."""
     assert list(WORDS) == list(BESIDE) == list(SETS)
     old = [path.name for path, text in pages() if path.read_text("utf-8") != text]
-    assert old == []
+    assert old == [], "make them anew: python -m docs.generator.policy_pages"
 
 
 def test_a_file_of_a_pool_is_checked() -> None:

@@ -263,7 +263,10 @@ class Fleet:
             for name, it in self._waiting.items()
             if name not in self._tries
         ]
-        coming = [it[0] for it in self._coming]
+        coming = [
+            it.candidate.next_run_at if isinstance(it, Demand) else known_at
+            for known_at, _, _, it in self._coming
+        ]
         return min([until, *untried, *coming])
 
     def give_back(self) -> None:
