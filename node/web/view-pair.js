@@ -87,6 +87,14 @@ export function open(box, { api, model, caller, tools }) {
     return Promise.all(made.map(({ draw }) => draw()));
   }
 
+  function diagnosisOf(runs, lost) {
+    const asking = runs.filter(({ followedBy }) => followedBy.length).sort((one, other) => other.starts - one.starts);
+    // What failed shows in its causes what was measured because of it.
+    if (!asking.length || lost.some(({ followedBy }) => followedBy.length)) return [];
+    const because = element("p", { class: "hint" }, "Measured because of the run of ", timeElement(asking[0].starts, model.now()), ":");
+    return [because, followUpList(asking[0].followedBy, model.now())];
+  }
+
   function testSection(runs, { test, from, to, open }) {
     const names = figuresOf(runs);
     const lost = runs.filter(isTrouble);
@@ -100,13 +108,11 @@ export function open(box, { api, model, caller, tools }) {
     const select = names.length > 1 ? element("label", {}, "Figure ", element("select", { "data-test": test, change: choose }, options)) : null;
     const done = runs.length - lost.length;
     const heading = element("div", { class: "heading" }, element("h3", {}, element("b", { class: "test" }, test)), select, element("span", { class: "hint" }, `${done} of ${runs.length} good or fair${doubtWords(runs)}`));
-    const [asking] = runs.filter(({ followedBy }) => followedBy.length).sort((one, other) => other.starts - one.starts);
-    const because = asking && !lost.some(({ followedBy }) => followedBy.length) ? [element("p", { class: "hint" }, "Measured because of the run of ", timeElement(asking.starts, model.now()), ":"), followUpList(asking.followedBy, model.now())] : [];
     const listed = element("details", { "data-key": `list ${test}`, open: open.has(`list ${test}`) }, element("summary", {}, "As a list"), runTable(runs, name, model.now()));
     const doubtful = runs.some(({ verdict }) => verdict && verdict !== "clean");
     const marks = [doubtful && "Behind the lines: doubtful results, contaminated ones darker.", lost.length && "Below: × failed or bad, • missed."].filter(Boolean);
     const causes = lost.length ? causeList(lost, open, model.now(), { shown: 5 }) : null;
-    const section = element("section", { class: "measured" }, heading, name ? canvas : null, name && marks.length ? element("p", { class: "hint" }, marks.join(" ")) : null, causes, because, listed);
+    const section = element("section", { class: "measured" }, heading, name ? canvas : null, name && marks.length ? element("p", { class: "hint" }, marks.join(" ")) : null, causes, diagnosisOf(runs, lost), listed);
     const draw = async () => {
       if (!name) return;
       const course = courseOf(runs, name);
