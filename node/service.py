@@ -68,7 +68,7 @@ from node.model.nodekinds import NodeKind
 from node.model.outside_leads import is_outside
 from node.model.reason import Reason
 from node.model.shortfall import Shortfall
-from node.model.wire.campaigns import Budget
+from node.model.wire.campaigns import Budget, ContestedTime
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
@@ -199,18 +199,23 @@ ReadBudgets = Callable[[], Awaitable[Mapping[str, tuple[Budget, ...]]]]
 """Returns by campaign what it uses of its limits and quotas; those without any are missing."""
 
 
+ReadContested = Callable[[str], Awaitable[Sequence[ContestedTime]]]
+"""Returns how a campaign stands in contested time, the soonest first, level by level."""
+
+
 @dataclass(frozen=True)
 class LeadFunctions:
     """The functions of the lead that the API of a node needs.
 
     ``preview_of(node)`` returns the preview, ``budgets_of(node)`` what reads the use of campaigns'
-    limits, ``compare_of(node)`` what compares the tasks that it leads, and
-    ``policy_preview_of(node)`` what previews other policies of its pools; the node is complete but
-    for them.
+    limits, ``contested_of(node)`` what reads how they stand, ``compare_of(node)`` what compares the
+    tasks that it leads, and ``policy_preview_of(node)`` what previews other policies of its pools;
+    the node is complete but for them.
     """
 
     preview_of: Callable[[NodeService], Preview]
     budgets_of: Callable[[NodeService], ReadBudgets]
+    contested_of: Callable[[NodeService], ReadContested]
     compare_of: Callable[[NodeService], CompareLed]
     judge_policy: JudgePolicy
     policy_preview_of: Callable[[NodeService], PreviewPolicies]
@@ -300,9 +305,13 @@ class NodeService:
         ]
         self.purger = Purger(core, rules_of(core.settings))
         self.surplus_purger = Purger(core, surplus_rules_of(core.settings))
+        self._build_lead(core, dependencies)
+
+    def _build_lead(self, core: Core, dependencies: NodeDependencies) -> None:
         self.preview = dependencies.lead.preview_of(self)
         self.preview_policies = dependencies.lead.policy_preview_of(self)
         self.budgets = dependencies.lead.budgets_of(self)
+        self.contested = dependencies.lead.contested_of(self)
         self.comparer = NodeComparer(
             core,
             self.directory,

@@ -30,6 +30,7 @@ from lead.policy.preempt.score import Urgency
 from lead.policy.sets import PolicyComposition
 from lead.policy.settings import configured_set
 from lead.policy.verdict import PolicyRefusal
+from lead.pool.contested_time import ContestedTimeReader
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.pool.policy_preview import PolicyPreviewer
 from lead.pool.preview import PoolTaskPreviewer, SeatPreviewDependencies
@@ -45,7 +46,14 @@ from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
 from node.runtime.housekeeping import COMPARE_S
 from node.runtime.settings import Settings
-from node.service import LeadFunctions, NodeService, Preview, PreviewPolicies, ReadBudgets
+from node.service import (
+    LeadFunctions,
+    NodeService,
+    Preview,
+    PreviewPolicies,
+    ReadBudgets,
+    ReadContested,
+)
 from node.store import dependencies
 from node.store.database import Database
 from node.store.tasks import StoredTask
@@ -57,6 +65,7 @@ def lead_functions() -> LeadFunctions:
     return LeadFunctions(
         preview_of=preview_of,
         budgets_of=budgets_of,
+        contested_of=contested_of,
         compare_of=compare_of,
         judge_policy=judge_policy,
         policy_preview_of=policy_preview_of,
@@ -203,6 +212,13 @@ def budgets_of(node: NodeService) -> ReadBudgets:
             return await limits.budgets(connection, node.clock.now())
 
     return budgets
+
+
+def contested_of(node: NodeService) -> ReadContested:
+    """Return what reads how campaigns stand in the contested time of this node's pools."""
+    bounds = EpisodeLimits(limits_of(node.settings), node.settings.clock_limit)
+    seats = seat_dependencies(node, node.participant)
+    return ContestedTimeReader(node.database, node.clock, bounds, seats).of
 
 
 def task_preview(

@@ -227,6 +227,25 @@ class Contests:
             lacks |= {name: float(due[name] - amount) for name, amount in used.items()}
         return lacks
 
+    def accounts_of(self, campaign: str) -> list[Account]:
+        """Return the accounts of contested time that a campaign wants, the soonest first."""
+        return [
+            self.account(contest, contest.span)
+            for contest in self._contests
+            if contest.span is not None and campaign in contest.hulls
+        ]
+
+    @property
+    def rules(self) -> ContestRules:
+        """Return by what it is divided."""
+        return self._rules
+
+    def amounts_in(self, span: Span) -> list[tuple[Span, str, int]]:
+        """Return the runs in a span, by their ends: when, whose, and what they take of it."""
+        runs = [run for run in self._board.overlapping_runs(span) if run.campaign in self._members]
+        amounts = [((it.start, it.end), it.campaign, self._amount(it, span)) for it in runs]
+        return sorted(amounts, key=lambda it: (it[0][1], it[1]))
+
     def is_contested(self, candidate: Candidate) -> bool:
         """Return whether other campaigns want the time of a candidate."""
         contest = self._contest_of.get(candidate.task)

@@ -25,6 +25,7 @@ from itertools import chain, takewhile, zip_longest
 from lead.policy.axes.feasible import LACKS_NODES, TOO_FEW
 from lead.policy.axes.order import FixedOrder, forecast_in_turns
 from lead.policy.axes.share import FULL
+from lead.policy.contested import Contests
 from lead.policy.episode_figures import Board
 from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
@@ -124,6 +125,11 @@ class Episode:
         nodes = self._view.nodes
         known = [nodes[name] for name in candidate.nodes if name in nodes]
         return sum(node.up or node.awaited for node in known) >= candidate.least
+
+    @property
+    def contests(self) -> Contests:
+        """Return who contends for which time."""
+        return self._sharing.contests
 
     @property
     def unanswered_runs(self) -> Collection[int]:

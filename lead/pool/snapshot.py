@@ -102,6 +102,11 @@ class _Cases:
     broken: dict[UUID, Exception] = field(default_factory=dict)
 
 
+def _with_rooms(due: Sequence[SeatCase], rooms: Mapping[UUID, UserRoom]) -> list[SeatCase]:
+    """Return the cases that have a begin, each with the room of its user."""
+    return [replace(it, user=rooms.get(it.pool_task.id)) for it in due if it.begins is not None]
+
+
 class EpisodeInputReader:
     """Reads what an episode needs."""
 
@@ -132,9 +137,11 @@ class EpisodeInputReader:
         pool: StoredPool,
         tasks: Sequence[PoolTask],
         imagined: Sequence[OpenTerm] = (),
+        due_by: int | None = None,
     ) -> EpisodeInput:
         """Read the input of the next episode for these tasks of a pool.
 
+        With ``due_by``, terms that are tried again by then are in it, too, of whatever hour.
         ``imagined`` terms are treated as if they were stored; the episode is then about them, and
         about the stored terms that begin in the same hour as the first of them.
         """
@@ -143,16 +150,18 @@ class EpisodeInputReader:
         scope = Scope(now, horizon, [node.identity for node in members], membership.names)
         async with self._database.connection() as connection:
             terms = await read_terms(
-                connection, pool.name, tasks, imagined, now, with_blocked=minds_blocked(pool)
+                connection,
+                pool.name,
+                tasks,
+                imagined,
+                now,
+                due_by,
+                with_blocked=minds_blocked(pool),
             )
             sorted_terms = self._cases_of(membership, pool, tasks, terms, now)
             remembered = await episodes.policy_state(connection, pool.name)
             rooms = await self._read_user_rooms(connection, tasks, now)
-            cases = [
-                replace(case, user=rooms.get(case.pool_task.id))
-                for case in sorted_terms.due
-                if case.begins is not None
-            ]
+            cases = _with_rooms(sorted_terms.due, rooms)
             runs = await read_runs(connection, scope, cases, self._needs)
             history = await read_history(connection, scope)
             returnable = await read_returnable(connection, pool.name, cases, now)

@@ -95,24 +95,26 @@ class PoolHistory:
     failed: Mapping[tuple[str, str], int]
 
 
-async def read_terms(
+async def read_terms(  # noqa: PLR0913 - what an episode is about
     connection: Connection,
     pool: str,
     tasks: Sequence[PoolTask],
     imagined: Sequence[OpenTerm],
     now: int,
+    due_by: int | None = None,
     *,
     with_blocked: bool,
 ) -> StoredTerms:
     """Read the terms of these tasks that are due; ``imagined`` terms are treated as if stored.
 
-    With imagined terms, only stored terms that begin in the same hour are read.
+    With imagined terms, only stored terms that begin in the same hour are read; with ``due_by``,
+    those of any hour that will be due by then.
     """
     ids = [task.id for task in tasks]
     # A term that cannot be tried in this episode must not displace one that could be.
-    limit = TERMS_MAX if imagined else TRIED_MAX
+    limit = TRIED_MAX if not imagined and due_by is None else TERMS_MAX
     terms, left = await episodes.due_terms(
-        connection, ids, now, limit, TERMS_MAX, with_blocked=with_blocked
+        connection, ids, due_by or now, limit, TERMS_MAX, with_blocked=with_blocked
     )
     if imagined:
         hour = imagined[0].term.starts_at // BUCKET

@@ -8,7 +8,13 @@ from node.api import requests, responses
 from node.api.conditions import matched_revision
 from node.api.routing import CURSOR_BY_NAME, INSTANT, LIMIT, NODE, Query, Route
 from node.model.errors import NotFound
-from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
+from node.model.wire.campaigns import (
+    Campaign,
+    CampaignDocument,
+    CampaignPatch,
+    ContestedTime,
+    UsageHour,
+)
 from node.service import NodeService
 from node.sharing.campaigns import unknown_campaign
 from node.store.campaigns import HourFilter
@@ -85,6 +91,14 @@ async def usage_of(request: web.Request) -> web.StreamResponse:
     name = requests.name(request, "campaign")
     await request.app[NODE].campaigns.check_exists(name)
     return await _answer_usage(request, name)
+
+
+async def contested(request: web.Request) -> web.StreamResponse:
+    """Return how a campaign stands where others want the same time, level by level."""
+    requests.refuse_other_parameters(request)
+    node, name = request.app[NODE], requests.name(request, "campaign")
+    await node.campaigns.check_exists(name)
+    return responses.list_response(await node.contested(name), None)
 
 
 async def _answer_usage(request: web.Request, name: str | None) -> web.StreamResponse:
@@ -182,6 +196,14 @@ ROUTES = (
         answer=UsageHour,
         listed=True,
         query=_HOURS,
+    ),
+    Route(
+        "GET",
+        "/v1/campaigns/{name}/why",
+        contested,
+        "How a campaign stands where others want the same time: what it had, and was due",
+        answer=ContestedTime,
+        listed=True,
     ),
     Route(
         "GET",

@@ -19,6 +19,7 @@ from node.model.wire.keys import Revocation, RevocationRequest
 from node.model.wire.meshes import MeshFile
 from node.model.wire.nodes import ClockState, Node, NodeAddition, NodeCard, NodePatch
 from node.model.wire.plans import PlanRequest
+from node.model.wire.policy_plans import PolicyPlanRequest
 from node.model.wire.pools import PoolDocument, PoolPatch
 from node.model.wire.reservations import ReservationDocument, ReservationPatch
 from node.model.wire.runs import Explanation, Run, RunInterval
@@ -90,6 +91,7 @@ EXAMPLES: Mapping[type[Document], Any] = {
     CampaignPatch: {"weight": 3},
     PoolDocument: {"name": "europe", "match": {"country": ["DE", "FR"]}, "term": "PT6H"},
     PoolPatch: {"match": {"country": ["DE", "FR", "IT"]}},
+    PolicyPlanRequest: {"policy": {"set": "shares"}, "hours": 24},
     ArchiveDocument: {
         "name": "collector",
         "archiver": "http",

@@ -10,7 +10,7 @@ import click
 
 from node.cli.documents import document_from_file
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents
+from node.cli.listing import limit_option, print_documents, print_whole
 from node.cli.options import clear_option, given_values, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -83,6 +83,34 @@ HOUR = RecordLayout(
     Column("moved", lambda hour: bytes_text(hour["bytes"]), whole=True),
     Column("nodes", lambda hour: str(hour["nodes"])),
     empty="Nothing was charged in these hours.",
+    key="campaign",
+)
+
+
+def _others_text(contested: Record) -> str:
+    """Return who else divides, with what each had and was due."""
+    return ", ".join(
+        f"{it['campaign']} {it['had']:g} of {it['due']:g}" for it in contested["others"]
+    )
+
+
+CONTESTED = RecordLayout(
+    "pool,starts_at,ends_at,depth,campaign,weight,unit,had,due,wanted,behind,caught_up_at",
+    Column("pool", lambda it: it["pool"], whole=True),
+    Column("from", lambda it: local_time_text(it["starts_at"]), whole=True),
+    Column("until", lambda it: local_time_text(it["ends_at"]), whole=True),
+    Column("campaign", lambda it: f"{'  ' * it['depth']}{it['campaign']}", whole=True),
+    Column("weight", lambda it: f"{it['weight']:g}", whole=True),
+    Column("had", lambda it: f"{it['had']:g}", whole=True),
+    Column("due", lambda it: f"{it['due']:g} {it['unit']}", whole=True),
+    Column("wants", lambda it: f"{it['wanted']:g}", whole=True),
+    Column(
+        "caught up",
+        lambda it: local_time_text(it["caught_up_at"]) if it["caught_up_at"] else "not by then",
+        whole=True,
+    ),
+    Column("others: had of due", _others_text),
+    empty="Nobody else wants the time that it wants.",
     key="campaign",
 )
 
@@ -329,6 +357,18 @@ async def usage(
     query = {"since": api_instant(since, now), "until": api_instant(until, now)}
     path = "/usage" if name is None else f"/campaigns/{quote(name, safe='')}/usage"
     await print_documents(session, HOUR, path, query, limit)
+
+
+@campaign_group.command("why")
+@click.argument("name")
+@reads_node
+async def why(session: ReadingSession, name: str) -> None:
+    """Show where others want the same time, what it had and was due, and who had it.
+
+    A line for each level of its parents: at each, it divides with the others. From "caught up" on
+    it is within a run of its part of what all have had by then, as seats are given now.
+    """
+    await print_whole(session, CONTESTED, f"/campaigns/{quote(name, safe='')}/why")
 
 
 def _used_text(used: Record, when: str) -> str:

@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "campaign list": ("", "-o yaml"),
     "campaign show": ("lab",),
     "campaign usage": ("", "lab --since -7d"),
+    "campaign why": ("lab",),
     "campaign remove": ("lab",),
     "pool list": ("",),
     "pool show": ("world",),

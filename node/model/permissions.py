@@ -93,6 +93,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "PATCH /v1/campaigns/{name}": Access.OPERATE,
     "DELETE /v1/campaigns/{name}": Access.OPERATE,
     "GET /v1/campaigns/{name}/usage": Access.READ,
+    "GET /v1/campaigns/{name}/why": Access.READ,
     "GET /v1/usage": Access.READ,
     "GET /v1/policysets": Access.READ,
     "POST /v1/pools": Access.OPERATE,

@@ -92,9 +92,11 @@ async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
     """Give seats while something happens after the first episode was read."""
     read = at.episodes._snapshots.read
 
-    async def reading(membership: Any, pool: Any, tasks: Any, imagined: Any = ()) -> Any:
+    async def reading(
+        membership: Any, pool: Any, tasks: Any, imagined: Any = (), due_by: int | None = None
+    ) -> Any:
         at.episodes._snapshots.read = read  # type: ignore[method-assign]
-        snapshot = await read(membership, pool, tasks, imagined)
+        snapshot = await read(membership, pool, tasks, imagined, due_by)
         assert snapshot.over
         await meanwhile(at, task)
         return snapshot

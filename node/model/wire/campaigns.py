@@ -349,6 +349,32 @@ class Campaign(CampaignDocument):
     )
 
 
+class ContestedPart(Document):
+    """The part that a campaign and those below it have, want, and are due of contested time."""
+
+    campaign: str = Field(description="Or the level, where campaigns of a level count as one.")
+    weight: float
+    had: float = Field(description="What it has of the time: seats that are given, and runs.")
+    due: float = Field(description="What its weight gives it of all that is given there.")
+    wanted: float = Field(description="What it has, and what waits.")
+
+
+class ContestedTime(ContestedPart):
+    """The standing of a campaign, or one above it, in time of a pool that others want, too."""
+
+    pool: Name
+    starts_at: Instant
+    ends_at: Instant
+    unit: Literal["seat-seconds", "starts"] = Field(description="What the pool's set divides.")
+    depth: int = Field(description="0 is the topmost level: the one where its parents divide.")
+    behind: float = Field(description="By how much the campaign has less than it is due.")
+    caught_up_at: Instant | None = Field(
+        description="From when on it is within a run of its part of what all have had by then; "
+        "null if not by the end of this time, as things are."
+    )
+    others: tuple[ContestedPart, ...] = Field(description="Those with which it divides there.")
+
+
 class UsageHour(Document):
     """The charge of a campaign for one hour, without its descendants."""
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lead.policy.campaign_grouping import CampaignGrouping, tiers_by_weight
 from lead.policy.contested import NOTICE, ContestRules, Contests, evenly_spread
+from lead.policy.contested_standing import standings_of
 from lead.policy.episode_figures import Board
 from lead.policy.share import start_counts
 from lead.policy.share.weight_tree import Branch, Standing, dues, in_turn
@@ -190,6 +191,38 @@ def test_what_is_not_given_back() -> None:
         tiers = tiers_by_weight(view.campaigns, CampaignGrouping.NONE)
         contests = Contests(Board(replace(view, state=state)), ContestRules(tiers, ()))
         assert len(contests.seats_to_return(late)[0]) == count
+
+
+def test_how_a_campaign_stands_is_told_by_level() -> None:
+    """At each level of its parents: what it and the others have, want, and are due."""
+    campaigns = [
+        CampaignView("lab"),
+        CampaignView("c", parent="lab", weight=2),
+        CampaignView("d", parent="lab"),
+        CampaignView("a"),
+    ]
+    runs = [*_runs("a", 6), *_runs("c", 3, NOW + 7 * MINUTE), *_runs("d", 3, NOW + 8 * MINUTE)]
+    window = {"next_run_at": NOW + 5 * MINUTE, "duration": MINUTE, "slip": 3 * MINUTE}
+    late = [due(f"late-{n}", "c", NODES, **window) for n in range(9)]
+    view = view_of(NODES, campaigns, late, runs=runs)
+    tiers = tiers_by_weight(view.campaigns, CampaignGrouping.PARENT)
+    contests = Contests(Board(view), ContestRules(tiers, ()))
+    [standing] = standings_of(contests, "c")
+    assert standing.span == (NOW + 5 * MINUTE, NOW + 9 * MINUTE)
+    figures = [
+        [(it.name, it.held / MINUTE, it.demand / MINUTE, it.due / MINUTE) for it in each]
+        for level in standing.levels
+        for each in [[level.own, *level.others]]
+    ]
+    assert figures == [
+        [("lab", 6, 15, 6), ("a", 6, 6, 6)],
+        [("c", 3, 12, 4), ("d", 3, 3, 2)],
+    ]
+    assert standing.behind == MINUTE
+    assert standing.caught_up_at is None
+    [other] = standings_of(contests, "a")
+    assert (other.behind, other.caught_up_at) == (0, NOW + 5 * MINUTE)
+    assert standings_of(contests, "lab") == []
 
 
 @settings(max_examples=40, deadline=None)
