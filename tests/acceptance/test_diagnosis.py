@@ -91,7 +91,7 @@ async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> No
     line = await parley(a, "events", *filters, "-o", "table")
     assert "events between 1 and " in line.err, "the node never had that event"
     assert "run  " in line.out
-    assert "  finished  " in line.out
+    assert "  finished good  " in line.out
     unknown = await parley(a, "events", "--kind", "walk")
     assert unknown.code == 2
     assert "'walk' is not known\n  there are: alert, archive, " in unknown.err

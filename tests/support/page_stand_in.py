@@ -37,6 +37,7 @@ from node.model.wire.tokens import Caller
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
+    from node.model.wire.alerts import Alert
     from node.model.wire.archives import Backlog
     from node.model.wire.campaigns import Campaign
     from node.model.wire.fields import Document
@@ -61,6 +62,7 @@ class StandIn:
         self.explanations: dict[UUID, Explanation] = {}
         self.reserved: list[ReservedSpan] = []
         self.campaigns: list[Campaign] = []
+        self.alerts: list[Alert] = []
         self.backlog: list[Backlog] = []
         self.retried: list[Any] = []
         self.nodes = [self.node("a.example", is_self=True)]
@@ -113,6 +115,7 @@ class StandIn:
                 web.get("/v1/nodes", self._list_nodes),
                 web.get("/v1/nodes/self", self._card),
                 web.get("/v1/clock", self._clock),
+                web.get("/v1/alerts", self._list_alerts),
                 web.get("/v1/meshes", self._no_meshes),
                 web.get("/v1/tokens/self", self._caller),
                 web.get("/v1/status", self._status),
@@ -248,6 +251,9 @@ class StandIn:
 
     async def _clock(self, _request: web.Request) -> web.Response:
         return _found(ClockState(now=NOW, synchronised=True, error_bound_ms=0.42))
+
+    async def _list_alerts(self, _request: web.Request) -> web.Response:
+        return _listed(self.alerts)
 
     async def _no_meshes(self, _request: web.Request) -> web.Response:
         return _listed(())

@@ -51,6 +51,7 @@ LISTS = """Promise.all(['lists', 'tasks', 'model'].map((it) => import(`/web/${it
         const tasks = Array.from({ length: 500 }, (_, index) => ({
             id: `task-${index}`, headline: `rtt  a → host-${index}`, state: 'active',
             schedule: { repeat: 'PT5M' }, runs: { finished: 100, failed: index },
+            judgements: { good: 90, 'no-answer': 10, failed: index },
             lead: 'a', led_here: true, created_at: '2026-12-01T00:00:00Z', planned: true,
             next_run_at: new Date(1e12 + index).toISOString(), revision: 1,
         }));
