@@ -49,17 +49,24 @@ def main(document: str) -> int:
     arguments = json.loads(document)
     stamp_endpoint.wait_until(arguments["at_ns"])
     clock = stamp_endpoint.KernelClock()
+    program: subprocess.Popen[bytes] | None = None
+    told_to_end = False
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler
+        nonlocal told_to_end
+        told_to_end = True
+        if program is not None:
+            program.terminate()
+
+    # The launcher ends the whole process group; the report must be printed however soon it does.
+    signal.signal(signal.SIGTERM, end)
     try:
         program = subprocess.Popen(arguments["argv"], stdin=subprocess.DEVNULL)  # noqa: S603 - an argv
     except OSError as fault:
         print(f"{arguments['argv'][0]}: {fault.strerror}", file=sys.stderr)
         return 127
-
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler
+    if told_to_end:
         program.terminate()
-
-    # The launcher ends the whole process group; the report must still be printed then.
-    signal.signal(signal.SIGTERM, end)
     congestion_used = _attend(program, arguments)
     report = {
         "congestion": congestion_used,
