@@ -183,10 +183,10 @@ async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: 
 @click.argument("set_options", metavar="[OPTION=VALUE]...", nargs=-1)
 @_OVERRIDE
 @options("""
-    --dry-run     Change nothing; show who would get what in the next 24 hours, before and after:
-                  with this node's campaigns, tasks and bookings.
-    --anew        With --dry-run: plan the booked runs that have not begun again, too.
-    --hours 1..24 With --dry-run: look so far ahead [24].
+    --dry-run      Change nothing; show who would get what in the next 24 hours, before and after:
+                   with this node's campaigns, tasks and bookings.
+    --anew         With --dry-run: plan the booked runs that have not begun again, too.
+    --hours 1..24  With --dry-run: look so far ahead [24].
 """)
 @asks_node
 async def set_policy(
