@@ -125,8 +125,8 @@ async def test_limits_say_no_in_every_set(nodes: list[Outsider], pool: str) -> N
     options = ("--pool", pool, "-k", "1", "--no-wait", "--campaign", "modest", "--start", "+1h")
     task = await done(lead, "task", "create", *IDLE, *options)
     path = f"/v1/tasks/{task['id']}"
-    for policy in ("maui-throttle", "pscheduler"):
-        await done(lead, "pool", "set-policy", pool, policy)
+    for given, policy in (("maui-throttle", "priority"), ("pscheduler", "pscheduler")):
+        await done(lead, "pool", "set-policy", pool, given)
         await _explained(lead, task, f"by       {policy}, pool {pool}", "(throttle/")
     assert await lead.runs(task) == []
     await done(lead, "campaign", "edit", "modest", "--limit", "seats=1,1")

@@ -237,7 +237,7 @@ def test_a_broken_promise_of_a_fleet_is_told(tmp_path: Path) -> None:
         ((), 2, "name a scenario"),
         (("fleet", "--days", "1"), 2, "--set and --runs are for fleets"),
         (("mesh", "--set", "pscheduler"), 2, "--set and --runs are for fleets"),
-        (("fleet", "--set", "maui-magic"), 2, "there is no set maui-magic"),
+        (("fleet", "--set", "maui-magic"), 2, "there is no policy set 'maui-magic'"),
         (("mehs",), 6, "there is no scenario 'mehs'"),
         (("mesh", "--days", "0"), 2, "--days"),
     ],

@@ -36,9 +36,8 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
 
 def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     """The error for an unknown name lists the built-in scenarios."""
-    with pytest.raises(
-        NotFound, match="contention, faults, leads, mesh, pools, shares, small, fleet, or a"
-    ):
+    names = "absence, contention, faults, leads, mesh, pools, shares, small, fleet, pool"
+    with pytest.raises(NotFound, match=f"use one of {names}, or a .toml or .json file"):
         named_scenario("mehs")
 
 
