@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from node.cli import templates
+from node.cli.meshimport import omission_lines
 from node.cli.output import Column, RecordLayout, plural
 from node.cli.published import Documents
 from node.cli.session import Session
@@ -52,6 +53,8 @@ async def add_hosts(session: Session, source: str, *, insecure: bool) -> int:
     session.output.print_list(records, _HOST)
     added = sum(each["node"] is not None for each in records)
     if not records:
+        if not made.tasks:
+            session.progress.note("\n".join(omission_lines(made.omissions)))
         return 0
     session.progress.note(
         f"{added} of {plural(len(records), 'host')} added. They have no keys: whoever answers at "

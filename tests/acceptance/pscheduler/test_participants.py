@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 NAME = "ps.example"
+AWAY = "192.0.2.2"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -38,8 +39,8 @@ async def test_all_hosts_of_a_template_are_added(a: Outsider, tmp_path: Path) ->
     own = a.url.partition("://")[2].partition(":")[0]
     async with StandIn(NAME, tmp_path, free_ports()) as stand_in:
         place = stand_in.url.partition("://")[2].partition("/")[0]
-        nobody = f"127.0.0.1:{free_ports()}"
-        addresses = {"here": (own, own), "there": (place, place), "away": (nobody, nobody)}
+        nobody = f"127.0.0.9:{free_ports()}"
+        addresses = {"here": (own, own), "there": ("192.0.2.1", place), "away": (AWAY, nobody)}
         ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
         nodes = {f"{end}-node": f"{{% pscheduler_address[{at}] %}}" for at, end in enumerate(ends)}
         template = {
