@@ -77,14 +77,18 @@ COMMENT ON COLUMN task.limit_bound IS
 CREATE OR REPLACE FUNCTION mesh_slots(
     named text, since timestamptz, until timestamptz, first_key text, last_key text, creator text
 ) RETURNS TABLE (task_id uuid, key text, state text, cause text, slots bigint, latest timestamptz) LANGUAGE sql STABLE AS $$
-    WITH looked_at AS (
-        SELECT mesh_recount.task_id, mesh_recount.hour
-        FROM mesh_recount INNER JOIN mesh_task ON mesh_recount.task_id = mesh_task.task_id
+    WITH own AS MATERIALIZED ( -- read once, whatever the planner's estimates are
+        SELECT mesh_task.task_id, mesh_task.key
+        FROM mesh_task
         WHERE
             mesh_task.mesh = named
-            AND mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
             AND (first_key IS NULL OR mesh_task.key >= first_key) AND (last_key IS NULL OR mesh_task.key <= last_key)
             AND (creator IS NULL OR mesh_task.requester = creator)
+    ),
+    looked_at AS (
+        SELECT mesh_recount.task_id, mesh_recount.hour
+        FROM mesh_recount INNER JOIN own ON mesh_recount.task_id = own.task_id
+        WHERE mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
         UNION -- a task that was another mesh's, user's or key's when it was summed up; its sums are read by its id, not its mesh
         SELECT mesh_recount.task_id, mesh_recount.hour
         FROM mesh_recount
@@ -204,13 +208,9 @@ CREATE OR REPLACE FUNCTION mesh_slots(
     -- … what is open, …
     SELECT open.task_id, open.key, slot.state, NULL, 1, slot.slot
     FROM (
-        SELECT DISTINCT mesh_task.task_id, mesh_task.key, run.slot
-        FROM run INNER JOIN mesh_task ON run.task_id = mesh_task.task_id
-        WHERE
-            run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging') AND run.slot >= since AND run.slot < until
-            AND mesh_task.mesh = named
-            AND (first_key IS NULL OR mesh_task.key >= first_key) AND (last_key IS NULL OR mesh_task.key <= last_key)
-            AND (creator IS NULL OR mesh_task.requester = creator)
+        SELECT DISTINCT own.task_id, own.key, run.slot
+        FROM run INNER JOIN own ON run.task_id = own.task_id
+        WHERE run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging') AND run.slot >= since AND run.slot < until
     ) AS open
     CROSS JOIN LATERAL (
         SELECT mesh_delivery.* FROM mesh_delivery WHERE mesh_delivery.task_id = open.task_id AND mesh_delivery.slot = open.slot OFFSET 0
