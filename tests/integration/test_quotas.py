@@ -96,13 +96,15 @@ async def test_a_quota_holds_for_every_run_of_a_term(world: World) -> None:
     quota = {"lab": {"quotas": {"mbps": 1000}}}
     pool = await _pool(world, [{}, {}], {"set": "campaign-default"}, **quota)
     third = {"start": "2026-12-01T03:00:00Z", "max_runs": 1}
-    assert await pool.seats(await _traffic(pool, "lab", 600, third))
+    # A booked run counts at its lead, too: 800 of 1,000, so that the seat is kept.
+    booked = await _traffic(pool, "lab", 400, third)
+    assert await pool.seats(booked)
     every_hour = {**EXACTLY, "max_runs": 4}
-    more = await _traffic(pool, "lab", 600, every_hour)
+    more = await _traffic(pool, "lab", 700, every_hour)
     assert await pool.seats(more) == {}
     assert (await _verdict(pool, more))[:2] == ("throttle", "quota")
     fewer = {"start": "2026-12-01T01:00:00Z", "max_runs": 2}
-    assert await pool.seats(await _traffic(pool, "lab", 600, fewer))
+    assert await pool.seats(await _traffic(pool, "lab", 700, fewer))
 
 
 async def test_who_fills_the_path_takes_all_that_a_node_has(world: World) -> None:
