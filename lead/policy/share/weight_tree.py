@@ -7,7 +7,8 @@ Turns are taken run by run, on the way from the root branch by branch. A branch 
 once it has no more of its weight than all have of theirs; of these, whoever completes its part with
 its next run first has it. So after any number of turns each campaign is within a run of what it is
 due, and nobody needs to know beforehand how many runs find time. Whoever used less than its part
-before begins a little behind, and who used more a little ahead, so that rounding evens out.
+before begins a little behind, and who used more a little ahead. The next run of the former counts
+as almost done, or a campaign that is due 1.3 runs each time would never have the odd one.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ Size = Callable[[Candidate], int]
 
 _EVENED_OUT = 0.4
 """The part of a run by which a campaign may begin ahead or behind: less than half of one."""
+_ALMOST_DONE = 0.9
+"""The part by which the next run of one that lacks as much completes its part earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ class _Turns:
         self._queue = deque[Candidate]() if branch.below else queues.get(branch.name, deque())
         below = (_Turns(it, queues, standing, size) for it in branch.below)
         self._below = [it for it in below if it]
+        self._ahead: float = 0
+        self._almost: float = 0
         self.lack = sum(standing.lacks.get(name, 0) for name in names)
         self._even_out()
         self._early = [(it.begins, number) for number, it in enumerate(self._below)]
@@ -112,15 +117,14 @@ class _Turns:
         self.next_size = self._look()
 
     def _even_out(self) -> None:
-        """Let those that lack something begin behind, by as much in all as others begin ahead."""
+        """Let those that used less begin behind, and others ahead, each by a part of a run."""
         weights = sum(it.weight for it in self._below) or 1
         common = sum(it.lack for it in self._below) / weights
-        lacks = [it.lack - common * it.weight for it in self._below]
-        largest = max(map(abs, lacks), default=0)
-        most = _EVENED_OUT * max((it.next_size for it in self._below), default=0)
-        part = min(1, most / largest) if largest else 0
-        for it, lack in zip(self._below, lacks, strict=True):
-            it.held -= lack * part
+        for it in self._below:
+            lack = it.lack - common * it.weight
+            most = _EVENED_OUT * it.next_size
+            it._ahead = max(-most, min(most, -lack))  # noqa: SLF001 - of the same class
+            it._almost = max(0, min(lack, _ALMOST_DONE * it.next_size) - most)  # noqa: SLF001
 
     def __bool__(self) -> bool:
         return bool(self._queue or self._early or self._due)
@@ -128,12 +132,14 @@ class _Turns:
     @property
     def begins(self) -> float:
         """Return how much of its weight it has; without a weight it is last."""
-        return self.held / self.weight if self.weight else math.inf
+        return (self.held + self._ahead) / self.weight if self.weight else math.inf
 
     @property
     def completes(self) -> float:
         """Return how much of its weight it has after its next run."""
-        return (self.held + self.next_size) / self.weight if self.weight else math.inf
+        if not self.weight:
+            return math.inf
+        return (self.held + self._ahead + self.next_size - self._almost) / self.weight
 
     def _look(self) -> int:
         """Return the size of the next run, after finding out which branches may have a turn."""

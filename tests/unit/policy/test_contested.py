@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -65,6 +65,27 @@ def test_turns_keep_to_the_weights_all_along(
         )
         if counts[candidate.campaign] == count:
             break
+
+
+@pytest.mark.parametrize("runs", [5, 24, 27])
+def test_what_rounding_takes_comes_back(runs: int) -> None:
+    """Hour after hour with the same demand, the least weight has its part in the long run, too."""
+    weights = {"a": 1, "b": 2, "c": 3, "d": 5, "e": 8}
+    branches = [Branch(name, weight) for name, weight in weights.items()]
+    hours: list[Counter[str]] = []
+    asked = [due(f"{name}-{n}", name, NODES) for name in weights for n in range(runs)]
+    for _ in range(96):
+        used = sum(hours[-24:], Counter[str]())
+        lacks = {
+            name: float(Fraction(used.total() * weight, 19) - used[name]) * asked[0].duration
+            for name, weight in weights.items()
+        }
+        turns = in_turn([branches], asked, Standing({}, lacks, {}), lambda it: it.duration)
+        hours.append(Counter(it.campaign for it in islice(turns, runs)))
+    found = sum(hours[24:], Counter[str]())
+    for name, weight in weights.items():
+        part = Fraction(72 * runs * weight, 19)
+        assert abs(found[name] - part) <= max(Fraction(3), part / 50)
 
 
 def test_campaigns_of_a_parent_take_its_turns() -> None:
