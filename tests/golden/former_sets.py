@@ -34,7 +34,10 @@ _SLA = replace(
 _URGENCY = Urgency(percent=Fraction(10), delay=10 * times.SECOND)
 
 _QUEUES = PolicyComposition(
-    order=order.ByStarts(), preempt=preempt.Never(), apart=pacing.EPISODE_SPACING
+    order=order.ByStarts(),
+    share=share.ByStartCounts(),  # since contested time is divided
+    preempt=preempt.Never(),
+    apart=pacing.EPISODE_SPACING,
 )
 
 _SERVICE = {"waiting": 1.0, "expansion": 10.0, "bypass": 5.0}

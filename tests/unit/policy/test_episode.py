@@ -191,16 +191,16 @@ def test_levels_are_served_in_order() -> None:
 
 def test_promised_seats_are_kept_and_lent() -> None:
     """A group gets what it was promised, and what an idle group leaves is lent to others."""
-    nodes = nodes_of(10)
+    nodes = nodes_of(12)
     campaigns = [CampaignView("a", target=6), CampaignView("b", target=2), CampaignView("stranger")]
-    crowd = _crowd(campaigns, nodes, 10)
+    crowd = _crowd(campaigns, nodes, 12)
     outcome = Driver(view_of(nodes, campaigns, crowd)).drive(COMPOSITIONS["gridserver-sla"])
-    # 2 seats remain: 6/8 and 2/8 of them, rounded up; b finds none, because a comes first.
-    assert _seats(outcome) == {"a": 8, "b": 2}
+    # 4 seats remain: 6/8 and 2/8 of them.
+    assert _seats(outcome) == {"a": 9, "b": 3}
     assert outcome.refused["stranger-0"][0].rule.name == "no-group"
     alone = [it for it in crowd if it.campaign == "b"]
     outcome = Driver(view_of(nodes, campaigns, alone)).drive(COMPOSITIONS["gridserver-sla"])
-    assert _seats(outcome) == {"b": 10}
+    assert _seats(outcome) == {"b": 12}
 
 
 def test_each_run_of_a_term_is_a_start() -> None:
