@@ -72,7 +72,7 @@ Size = Callable[[Candidate], int]
 
 _EVENED_OUT = 0.4
 """The part of a run by which a campaign may begin ahead or behind: less than half of one."""
-_ALMOST_DONE = 0.9
+_ALMOST_DONE = 0.5
 """The part by which the next run of one that lacks as much completes its part earlier."""
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import accumulate, islice, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lead.policy.campaign_grouping import CampaignGrouping, tiers_by_weight
@@ -45,6 +45,7 @@ NOTHING = Standing({}, {}, {})
 
 @settings(max_examples=60, deadline=None)
 @given(weights=WEIGHTS, count=st.integers(1, 60), lacks=st.lists(st.integers(-9, 9), min_size=8))
+@example(weights=[4, 8, 2, 1, 3, 5, 1, 4], count=3, lacks=[3, 6, 2, 6, 0, 0, 6, 4])
 def test_turns_keep_to_the_weights_all_along(
     weights: list[int], count: int, lacks: list[int]
 ) -> None:
