@@ -298,12 +298,14 @@ def runs_of_stream(asked: int | None, each: int) -> tuple[int, int | None]:
 
     A stream takes ``asked`` µs, or has no end, which takes any number of runs (None). Its runs are
     of equal length, a multiple of ``each``; none is longer than a day, or has more intervals than a
-    run of ours may have. The length is 0 if the stream is shorter than one interval.
+    run of ours may have. The length is 0 if the stream is shorter than one interval, or that is 0.
     """
+    if not each:
+        return 0, 1
     longest = min(STREAM_LONGEST, INTERVALS_MAX * each)
     runs = None if asked is None else max(1, -(-asked // longest))
     length = longest if asked is None or runs is None else asked // runs
-    return length - (length % each if each else 0), runs
+    return length - length % each, runs
 
 
 def with_consecutive_runs(test: ParleyTest, length: int, runs: int | None) -> ParleyTest:

@@ -8,6 +8,7 @@ import pytest
 
 from node.model.times import DAY, HOUR, SECOND, parse_instant
 from node.pscheduler.posted import read, schedule_of_runs
+from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.registry import LANGUAGES
 
 NOW = parse_instant("2026-11-22T08:10:05Z")
@@ -54,3 +55,10 @@ def test_a_schedule_that_repeats_stays() -> None:
     """The schedule of a shorter stream, or of one that repeats, is what was posted."""
     assert planned({"duration": "PT1H"}) == (None, None, None)
     assert planned({}, repeat="PT2H")[0] == DAY // 12
+
+
+@pytest.mark.parametrize("spec", [{"duration": "PT0S"}, {"duration": "PT5S", "interval": "PT0S"}])
+def test_a_stream_without_length_is_refused(spec: dict[str, Any]) -> None:
+    """A duration or an interval of nothing leaves nothing to measure."""
+    with pytest.raises(Refusal):
+        LANGUAGES["idlebgm"].to_parley({"schema": 1, **spec}, ["a"])
