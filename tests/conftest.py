@@ -160,7 +160,10 @@ DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process; DELETE F
 DELETE FROM pscheduler_booking; DELETE FROM pscheduler_membership;
 DELETE FROM lead_absence; DELETE FROM revocation; DELETE FROM mesh_refusal; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
-UPDATE generation SET successor = NULL, copy_of = NULL, host = NULL, sealed_by = NULL;
+UPDATE generation
+SET
+    successor = NULL, copy_of = NULL, host = NULL, sealed_by = NULL, clock_at = NULL,
+    believed_at = NULL, believed_boot = NULL, believed_uptime = NULL, aged_at = NULL;
 UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';
 {_NEWLY_SET_UP}
 DO $$
