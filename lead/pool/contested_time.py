@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from lead.policy.contested_standing import BranchFigures, Standing, standings_of
 from lead.policy.episode import Episode
-from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies
+from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, input_reader
 from lead.pool.membership import Membership
-from lead.pool.snapshot import EpisodeInputReader, policies_of
+from lead.pool.snapshot import policies_of
 from lead.store import episodes
 from node.model import times
 from node.model.wire.campaigns import ContestedPart, ContestedTime
@@ -40,14 +40,7 @@ class ContestedTimeReader:
         self._database = database
         self._clock = clock
         self._dependencies = dependencies
-        self._snapshots = EpisodeInputReader(
-            database,
-            clock,
-            bounds.limits,
-            dependencies.needs,
-            dependencies.resources,
-            dependencies.users,
-        )
+        self._snapshots = input_reader(database, clock, bounds.limits, dependencies)
 
     async def of(self, campaign: str) -> list[ContestedTime]:
         """Return how a campaign stands, pool by pool, and the soonest time first."""

@@ -96,6 +96,20 @@ class SeatDependencies:
     take_back: Callable[[UUID, str], Awaitable[bool]]
 
 
+def input_reader(
+    database: Database, clock: Clock, limits: Limits, dependencies: SeatDependencies
+) -> EpisodeInputReader:
+    """Return what reads the input of episodes, for the loop and for those who preview it."""
+    return EpisodeInputReader(
+        database,
+        clock,
+        limits,
+        dependencies.needs,
+        dependencies.resources,
+        dependencies.users,
+    )
+
+
 @dataclass(frozen=True)
 class EpisodeLimits:
     """The bounds of the loop; ``limits`` are those of planning, ``clock_limit`` is in microseconds.
@@ -132,14 +146,7 @@ class EpisodeLoop:
         self._poll_s = bounds.poll_s
         self._phase = bounds.phase
         self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
-        self._snapshots = EpisodeInputReader(
-            database,
-            clock,
-            limits,
-            dependencies.needs,
-            dependencies.resources,
-            dependencies.users,
-        )
+        self._snapshots = input_reader(database, clock, limits, dependencies)
         self._driver = EpisodeDriver(
             clock, bounds.clock_limit, dependencies.participant_of, dependencies.seat_task, rng
         )

@@ -20,14 +20,14 @@ from lead.model.participants import IntroducingSource
 from lead.model.records import OpenTerm, PoolTask
 from lead.planning.pool_view import SeatCase
 from lead.pool.episode_driver import EpisodeDriver
-from lead.pool.episodes import EpisodeLimits, SeatDependencies, due_terms
+from lead.pool.episodes import EpisodeLimits, SeatDependencies, due_terms, input_reader
 from lead.pool.membership import Membership
 from lead.pool.rehearsal.forecast import Rehearsal, compared
 from lead.pool.rehearsal.node_time import Closed
 from lead.pool.rehearsal.situation import situation_of
 from lead.pool.rehearsal.world import Fleet
 from lead.pool.seat_slots import FIRST_EPOCH
-from lead.pool.snapshot import EpisodeInputReader, PoolAhead, policies_of
+from lead.pool.snapshot import PoolAhead, policies_of
 from lead.store import episodes
 from node.model import predicates, times
 from node.model.classes import SchedulingClass, blockers
@@ -73,14 +73,7 @@ class PolicyPreviewer:
         self._clock = clock
         self._bounds = bounds
         self._dependencies = dependencies
-        self._reader = EpisodeInputReader(
-            database,
-            clock,
-            bounds.limits,
-            dependencies.needs,
-            dependencies.resources,
-            dependencies.users,
-        )
+        self._reader = input_reader(database, clock, bounds.limits, dependencies)
         self._driver = EpisodeDriver(
             clock,
             bounds.clock_limit,

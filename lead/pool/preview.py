@@ -36,9 +36,8 @@ from lead.planning.seat_selection import SeatSearchAccount
 from lead.planning.tentative_bookings import TentativeBookings, TentativeTask
 from lead.pool.assignment import CaseResult, SeatTaskPlan, search_account_of
 from lead.pool.episode_driver import EpisodeDriver
-from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms
+from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms, input_reader
 from lead.pool.membership import Membership
-from lead.pool.snapshot import EpisodeInputReader
 from lead.store import episodes
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
@@ -194,14 +193,7 @@ class PoolTaskPreviewer:
             due = await episodes.tasks_with_empty_seats(connection, self._clock.now(), CASES_MAX)
         pool = membership.pools[pool_task.pool]
         tasks = [*(task for task in due if task.pool == pool_task.pool), pool_task]
-        reader = EpisodeInputReader(
-            self._database,
-            self._clock,
-            bounds.limits,
-            seat_dependencies.needs,
-            seat_dependencies.resources,
-            seat_dependencies.users,
-        )
+        reader = input_reader(self._database, self._clock, bounds.limits, seat_dependencies)
         found = await reader.read(membership, pool, tasks, terms)
         if pool_task.id in found.broken:
             raise found.broken[pool_task.id]

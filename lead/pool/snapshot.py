@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -102,9 +102,9 @@ class _Cases:
     broken: dict[UUID, Exception] = field(default_factory=dict)
 
 
-def _with_rooms(due: Sequence[SeatCase], rooms: Mapping[UUID, UserRoom]) -> list[SeatCase]:
-    """Return the cases that have a begin, each with the room of its user."""
-    return [replace(it, user=rooms.get(it.pool_task.id)) for it in due if it.begins is not None]
+def _with_rooms(cases: Iterable[SeatCase], rooms: Mapping[UUID, UserRoom]) -> list[SeatCase]:
+    """Return cases, each with the room of its user."""
+    return [replace(it, user=rooms.get(it.pool_task.id)) for it in cases]
 
 
 class EpisodeInputReader:
@@ -161,7 +161,7 @@ class EpisodeInputReader:
             sorted_terms = self._cases_of(membership, pool, tasks, terms, now)
             remembered = await episodes.policy_state(connection, pool.name)
             rooms = await self._read_user_rooms(connection, tasks, now)
-            cases = _with_rooms(sorted_terms.due, rooms)
+            cases = _with_rooms((it for it in sorted_terms.due if it.begins is not None), rooms)
             runs = await read_runs(connection, scope, cases, self._needs)
             history = await read_history(connection, scope)
             returnable = await read_returnable(connection, pool.name, cases, now)
@@ -226,10 +226,8 @@ class EpisodeInputReader:
             stored = await read_stored(connection, pool.name, tasks, terms, now)
             held = await episodes.seats_of_terms(connection, ids, now)
             rooms = await self._read_user_rooms(connection, tasks, now)
-            cases = [
-                replace(case, user=rooms.get(case.pool_task.id))
-                for case in self._cases_ahead(membership, pool, tasks, stored, now)
-            ]
+            ahead = self._cases_ahead(membership, pool, tasks, stored, now)
+            cases = _with_rooms(ahead, rooms)
             remembered = await episodes.policy_state(connection, pool.name)
             runs = await read_runs(connection, scope, cases, self._needs)
             history = await read_history(connection, scope)
