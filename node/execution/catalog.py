@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +38,7 @@ from node.plugins.contracts import (
     Test,
     Tool,
     unchecked,
+    version_numbers,
 )
 from node.plugins.figures import usable_metrics
 
@@ -73,10 +73,6 @@ def _is_link_local(host: str) -> bool:
     except ValueError:
         return False
     return address.version == _WITH_ZONES and address.is_link_local
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d{1,18}", version))
 
 
 class Capabilities:
@@ -170,7 +166,7 @@ class Capabilities:
 
     def _too_old(self, requirement: Requirement, least: str) -> Reason | None:
         version = self._version_of(requirement)
-        if version is None or _numbers(version) >= _numbers(least):
+        if version is None or version_numbers(version) >= version_numbers(least):
             return None
         return program_too_old(requirement.program, version, least, requirement.package)
 

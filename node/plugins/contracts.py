@@ -25,6 +25,7 @@ A long run can report results while it lasts: its test is a :class:`StreamingTes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -56,6 +57,11 @@ class Privilege(StrEnum):
 
 def _none(spec: Any) -> None:  # noqa: ARG001 - the default for every spec
     return None
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a program's version, by which one is older than another."""
+    return tuple(int(number) for number in re.findall(r"\d{1,18}", version))
 
 
 @dataclass(frozen=True)

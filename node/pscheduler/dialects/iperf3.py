@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.model.errors import HostError
-from node.plugins.contracts import Output, PartContext
+from node.plugins.contracts import Output, PartContext, version_numbers
 from node.plugins.tests.throughput import ThroughputInterval, ThroughputPart, ThroughputSpec
 from node.plugins.tools.iperf3 import TOOL
 from node.pscheduler.dialects.contract import Dialect, HeardPart, diagnostics, failure_of
@@ -29,7 +29,6 @@ _UNAUTHENTICATED_SCHEMA = 1
 _SCHEMA = 3
 _ALL = "SUM"
 _WITHOUT_PADDING = "3.17"
-_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})", re.ASCII)
 _DOCUMENT = re.compile(r"^\{", re.MULTILINE)
 
 _NAMES: Mapping[str, str] = {
@@ -104,13 +103,9 @@ class Iperf3Dialect(Dialect):
 
 def _newest(version: str | None, least: str) -> str:
     """Return a version, or ``least`` if it is older, unknown, or none."""
-    numbers = _VERSION.match(version or "")
-    known = numbers is not None and tuple(map(int, numbers.groups())) >= _numbers(least)
-    return version if known and version is not None else least
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+    if version is None or version_numbers(version) < version_numbers(least):
+        return least
+    return version
 
 
 def printed_by_iperf3(text: str | None) -> Document | None:
