@@ -58,7 +58,7 @@ class Contexts:
         """Return whether it is an address of this host that the owner has not reserved."""
         if context.kind is not ContextKind.ADDRESS or self._lists_addresses:
             return False
-        return any(str(each) == context.name for each in netlink.addresses())
+        return netlink.has_address(context.name)
 
     def _defect(self, context: Context) -> Reason | None:
         match context.kind:

@@ -56,6 +56,11 @@ def addresses(interface: str | None = None) -> list[IpAddress]:
     return sorted(result, key=lambda address: address.version)
 
 
+def has_address(text: str) -> bool:
+    """Return whether a text is a global address of this host, in its short form."""
+    return any(str(each) == text for each in addresses())
+
+
 def _answers(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and content of the kernel's reply messages; none if netlink is not permitted."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:

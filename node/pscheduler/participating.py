@@ -612,7 +612,7 @@ def _is_own(address: str) -> bool:
     found = literal(address)
     if found is None:
         return False
-    return is_loopback(found) or any(str(each) == found for each in netlink.addresses())
+    return is_loopback(found) or netlink.has_address(found)
 
 
 def _distinct_names(names: Sequence[str], keep: int | None = None) -> list[str]:
