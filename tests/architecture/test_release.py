@@ -16,6 +16,8 @@ WORKFLOW = REPOSITORY / ".github/workflows/release.yml"
 PACKAGING = REPOSITORY / "deploy/debian"
 CONTAINER = REPOSITORY / "deploy/container"
 ROLE = REPOSITORY / "deploy/ansible/roles/parley"
+LINE_MAX = 160
+"""Characters of a change in the changelog."""
 
 
 def test_the_changelog_has_the_version() -> None:
@@ -26,6 +28,16 @@ def test_the_changelog_has_the_version() -> None:
     coming = "\n## [Unreleased]\n" in changelog
     assert (Version(project["version"]) > Version(released[0])) == coming
     assert coming or project["version"] == released[0]
+
+
+def test_the_changelog_has_a_line_for_each_change() -> None:
+    """A change is one short line, told once; what it means in detail is in the documentation."""
+    lines = (REPOSITORY / "CHANGELOG.md").read_text().splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("## "))
+    changes = [line for line in lines[first:] if line and not line.startswith("#")]
+    wrong = [line for line in changes if not line.startswith("- ") or len(line) > LINE_MAX]
+    assert wrong == [], "after a merge by union: keep your own line, and none of the old ones"
+    assert sorted(set(changes)) == sorted(changes)
 
 
 def test_the_latest_schema_of_a_release_is_kept() -> None:
