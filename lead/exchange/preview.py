@@ -138,7 +138,7 @@ class ConsideredTask:
     """A task with the answers of its participants, and the plan of its runs.
 
     ``agenda`` has its slots. ``collected`` is what participants said, until the plan is made.
-    ``refused`` is set if nothing was asked: the outcome, and why. ``rooms`` is what bounds the
+    ``refused`` is set if no time was asked for: the outcome, and why. ``rooms`` is what bounds the
     number of tasks at its participants, by name, unless these refuse it. ``level`` is that of its
     campaign. ``gave_way`` are runs of other tasks of a list that would give way to its own.
     ``edited`` is what it leaves of the task of which it is an edit.
@@ -167,19 +167,24 @@ class ConsideredTask:
     @cached_property
     def placed(self) -> ForecastPlacement:
         """The placement of its runs, as it is told."""
-        failure = self.plan.failure
-        if failure is not None:
-            why = Outcome(failure.outcome), failure.reason
-            return ForecastPlacement(self.agenda, failure=why)
-        if self.refused is not None:
-            return ForecastPlacement(self.agenda, failure=self.refused)
+        failure = self.refused
+        if failure is None and self.plan.failure is not None:
+            failure = Outcome(self.plan.failure.outcome), self.plan.failure.reason
+        if failure is not None and failure[0] is Outcome.REFUSED:
+            return ForecastPlacement(failure=failure)
         over, after = self.agenda.too_late, self.task.terms.schedule.after
         slots = [*(run.slot for run in self.kept), *self.agenda.slots]
+        reasons = dict.fromkeys((slot.nominal for slot in over), over_by_now())
+        if failure is None:
+            reasons |= self.plan.reasons
+        else:
+            reasons |= dict.fromkeys((slot.nominal for slot in self.agenda.slots), failure[1])
         return ForecastPlacement(
             replace(self.agenda, slots=tuple(sorted(slots, key=lambda slot: slot.nominal))),
             [*self.kept, *self.plan.choices],
-            dict.fromkeys((slot.nominal for slot in over), over_by_now()) | dict(self.plan.reasons),
-            follows=after,
+            reasons,
+            failure,
+            after,
         )
 
     @property
@@ -279,13 +284,19 @@ class TaskPreviewer:
         # The tasks of seats count for that of their pool task.
         if beside.pool_task is None:
             failure = await self._no_room(task, standing, beside.left_out)
-        if (failure := failure or _unanswered(task)) is not None:
+        if failure is not None:
             return ConsideredTask(task, self._limits, refused=failure, rooms=rooms)
+        left_out = beside.left_out
+        edited = None if left_out is None else await self._dependencies.edited(left_out, task.terms)
+        task = task if edited is None else replace(task, terms=edited.terms)
         level, suspended = await self._dependencies.campaign_of(task.terms)
-        if suspended is not None:
-            failure = (Outcome.NO_TIME, campaign_suspended(suspended))
-            return ConsideredTask(task, self._limits, refused=failure, rooms=rooms)
-        return replace(await self._with_offers(task, beside), rooms=rooms, level=level)
+        failure = _unanswered(task)
+        if failure is None and suspended is not None:
+            failure = Outcome.NO_TIME, campaign_suspended(suspended)
+        found = ConsideredTask(
+            task, self._limits, refused=failure, rooms=rooms, level=level, edited=edited
+        )
+        return await self._with_offers(found, beside)
 
     def standing_of(self, drafted: StoredTask, user: User | None) -> LimitStanding:
         """Return how a drafted task of this user stands with the limits of this host."""
@@ -361,23 +372,21 @@ class TaskPreviewer:
         update = answer.model_dump(exclude={"limit", "rooms"})
         return participant.model_copy(update=update), answer.rooms or ()
 
-    async def _with_offers(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
+    async def _with_offers(
+        self, found: ConsideredTask, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
         """Request time as real planning does.
 
         If a participant books less far ahead, the request is repeated for that shorter horizon.
         """
-        left_out = beside.left_out
-        edited = None if left_out is None else await self._dependencies.edited(left_out, task.terms)
-        task = task if edited is None else replace(task, terms=edited.terms)
-        found = await self._offered_within(task, self._limits, beside, edited)
+        found = await self._offered_within(found, self._limits, beside)
         now, slots = self._clock.now(), found.agenda.slots
         proposals = found.collected.proposals
         horizon = choosing.exceeded_horizon(slots, proposals, now + self._limits.horizon)
         if horizon is None or found.collected.failures:
             return found
-        return await self._offered_within(
-            task, replace(self._limits, horizon=horizon - now), beside, edited
-        )
+        shorter = replace(self._limits, horizon=horizon - now)
+        return await self._offered_within(found, shorter, beside)
 
     async def place(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Make the plan as real planning does, from what the participants offer."""
@@ -397,25 +406,21 @@ class TaskPreviewer:
         return await self.place(replace(found, agenda=agenda, collected=asked), beside)
 
     async def _offered_within(
-        self,
-        task: StoredTask,
-        limits: Limits,
-        beside: ConcurrentPlanning,
-        edited: EditedTask | None,
+        self, found: ConsideredTask, limits: Limits, beside: ConcurrentPlanning
     ) -> ConsideredTask:
-        """Return the task with what is offered within this horizon."""
-        schedule, created_at = task.terms.schedule, task.terms.created_at
+        """Return the task with what is due, and is offered, within this horizon."""
+        schedule, created_at = found.task.terms.schedule, found.task.terms.created_at
         after = schedule.after
         known = beside.found if after is None else await self._dependencies.ends_of(after.task)
         if after is not None and after.when is not None:
             known = known[:1]  # the next one that may ask for a run, if any does
-        now, duration = self._clock.now(), task.terms.duration
-        if edited is None or after is not None:
+        now, duration = self._clock.now(), found.task.terms.duration
+        if found.edited is None or after is not None:
             due = fresh_agenda(schedule, created_at, duration, limits, now, known)
         else:
-            due = agenda(task.terms.recurrence, duration, edited.progress, limits, now)
-        found = ConsideredTask(task, limits, due, edited=edited)
-        if not due.slots:
+            due = agenda(found.task.terms.recurrence, duration, found.edited.progress, limits, now)
+        found = replace(found, limits=limits, agenda=due)
+        if found.refused is not None or not due.slots:
             return found
         case = self._case(found, due.slots, duration, beside)
         return replace(found, collected=await self._plans.collect(case))

@@ -22,6 +22,7 @@ from node.model import times
 from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime, ShareJudge
 from node.model.reason import Reason
+from node.model.reasons import no_time_free
 from node.model.spans import Span, normalise, subtract
 from node.model.wire.participants import (
     AboveShare,
@@ -175,7 +176,10 @@ class QuotaCount:
             share.count(start)
 
     def why_closed(self, slot: Slot, duration: int) -> Reason | None:
-        """Return who closes most of a slot to starts, as a reason; None if nobody does."""
+        """Return who closes most of a slot to starts, worded as an offer without time is.
+
+        None if nobody does.
+        """
         latest = slot.latest_start(duration)
         closed = [
             (min(end, latest + 1) - max(begin, slot.start), counted, max(begin, slot.start))
@@ -186,7 +190,7 @@ class QuotaCount:
         if not closed:
             return None
         _, counted, first = max(closed, key=lambda each: each[0])
-        return counted.reason(first)
+        return no_time_free(duration, counted.reason(first)).at(counted.participant)
 
     @property
     def counts_shares(self) -> bool:
@@ -206,7 +210,7 @@ class _CountedQuota:
     """A quota of one participant, with its use by period."""
 
     def __init__(self, participant: str, told: HostQuota, taken: Mapping[int, int]) -> None:
-        self._participant = participant
+        self.participant = participant
         self._told = told
         self._quota = told.quota
         self._used = dict(told.used)
@@ -237,7 +241,7 @@ class _CountedQuota:
         """Return the reason why no run may start at this instant, which is closed."""
         begin = self._quota.begin(instant)
         used = self._used.get(begin, 0)
-        return self._quota.used_up(self._told.name, used, begin).at(self._participant)
+        return self._quota.used_up(self._told.name, used, begin)
 
 
 class _CountedShare:
@@ -246,7 +250,7 @@ class _CountedShare:
     def __init__(
         self, participant: str, told: HostShare, taken: Mapping[int, int], now: int
     ) -> None:
-        self._participant = participant
+        self.participant = participant
         self._told = told
         self._now = now
         shares, self._use, claims = told.use()
@@ -271,7 +275,7 @@ class _CountedShare:
     def reason(self, instant: int) -> Reason:
         """Return the reason why no run may start at this instant, which is kept."""
         [kept] = self.kept(instant, instant + 1)
-        return AboveShare.of(0, kept, instant, self._now).why().at(self._participant)
+        return AboveShare.of(0, kept, instant, self._now).why()
 
     def later(self, slot: Slot) -> int:
         """Return when to ask again for a slot; 0 if nothing of it is kept for others."""

@@ -19,7 +19,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts, UseCount
 from node.model.lead_shares import LeadShares, LeadUse, ShareJudge
-from node.model.reasons import busy, limit_used_up
+from node.model.reasons import busy, limit_used_up, no_time_free
 from node.model.wire.participants import HostLoad, HostQuota, HostShare, Proposal, ToldLimit
 
 HOUR = times.HOUR
@@ -77,7 +77,7 @@ def test_what_is_chosen_is_what_a_hold_admits(
     admission = UseCount(keys)  # type: ignore[arg-type]
     for choice in sorted(chosen, key=lambda each: each.starts_at):
         assert admission.admit(accounts, choice.starts_at, RunAmounts(DURATION, 0)) is None
-    assert all(reason.figures["limit"] == "few" for reason in reasons.values())
+    assert all(each.figures["because"].figures["limit"] == "few" for each in reasons.values())
 
 
 def test_a_run_that_exceeds_a_quota_alone_never_starts() -> None:
@@ -89,7 +89,7 @@ def test_a_run_that_exceeds_a_quota_alone_never_starts() -> None:
     assert choose(asked, offers, DURATION, None, (), count) == []
     reasons = unplaced_reasons(asked, [], DURATION, offers, proposals, count)
     closed = limit_used_up("few", "0 runs", "2 runs per hour", DAY + 8 * HOUR)
-    assert reasons[DAY + 7 * HOUR] == closed.at("b")
+    assert reasons[DAY + 7 * HOUR] == no_time_free(DURATION, closed).at("b")
 
 
 def test_nothing_is_counted_where_no_quota_is_told() -> None:
@@ -134,7 +134,7 @@ def test_what_is_chosen_is_within_the_share_of_the_lead(
         if kept is None:
             use.add("a", slot.start // HOUR, lasts)
         else:
-            assert reasons[slot.nominal].code == "lead-above-share"
+            assert reasons[slot.nominal].figures["because"].code == "lead-above-share"
 
 
 def exclusive(priority: int) -> TentativeTask:
