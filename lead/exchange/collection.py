@@ -111,15 +111,16 @@ class PlanMaker:
         if plan.failures or not without:
             return plan
         terms = await case.displaceable(without)
-        if isinstance(terms, PolicyRefusal):
-            why = {nominal: it.beside(terms.reason) for nominal, it in plan.reasons.items()}
-            return replace(plan, reasons=why)
         if terms is None:
             return plan
+        if isinstance(terms, PolicyRefusal):
+            return plan.told_beside(terms.reason)
         displacing = case.displacing(terms)
         other = await self._choose(displacing, await self.collect(displacing), tentative)
         other = other.without_early(terms, plan)
-        return other if len(other.choices) > len(plan.choices) else plan
+        if len(other.choices) > len(plan.choices):
+            return other
+        return plan if terms.too_early is None else plan.told_beside(terms.too_early)
 
     async def _choose(
         self, case: PlanningCase, collected: Collected, tentative: TentativeBookings | None

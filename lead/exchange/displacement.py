@@ -61,5 +61,5 @@ class CampaignDisplacement:
         delay = self.urgency.delay
         later = await self.for_slots(connection, terms, slots, delay, now + delay)
         if not isinstance(later, DisplacementTerms):
-            return later
-        return replace(later, earliest=now + delay)
+            return at_once
+        return replace(later, earliest=now + delay, too_early=at_once.reason)

@@ -188,6 +188,11 @@ class ConsideredTask:
         )
 
     @property
+    def gives_way_at(self) -> int:
+        """The instant from which on others give way to its runs; 0 if none has to wait for it."""
+        return self.plan.displacing.earliest
+
+    @property
     def open_slots(self) -> list[Slot]:
         """Return the slots for which no start is chosen, or none yet; none if it is refused."""
         if self.refused is not None:
@@ -742,7 +747,7 @@ def _summary(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> Reaso
     if not considered.placed.choices:
         return summary
     untold = []
-    if at := considered.plan.displacing.earliest:
+    if at := considered.gives_way_at:
         untold.append(gives_way_later(at))
     if names := participants_without_quotas(considered.plan.proposals, participants):
         untold.append(quotas_not_told(names))

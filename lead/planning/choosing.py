@@ -132,6 +132,10 @@ class Plan:
             reasons={**self.reasons, **{at: before.reasons[at] for at in early}},
         )
 
+    def told_beside(self, why: Reason) -> Plan:
+        """Return the plan with a further reason for each slot without time."""
+        return replace(self, reasons={at: it.beside(why) for at, it in self.reasons.items()})
+
     @property
     def failure(self) -> ParticipantFailure | None:
         """Return why nothing could be asked of the first participant that failed."""

@@ -18,6 +18,7 @@ from lead.policy.preempt.score import TOO_EARLY, Urgency
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import URGENT, CampaignView
 from node.model.classes import SchedulingClass, blockers
+from node.model.reason import Reason
 from node.model.wire.participants import YIELDING_MAX
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -34,12 +35,14 @@ BUDGET = RefusalRule(
 class DisplacementTerms:
     """The priority of a request for time, and the runs of lower priority that may give way.
 
-    None for ``yielding`` is any run. Nothing is asked in this way for starts before ``earliest``.
+    None for ``yielding`` is any run. Nothing is asked in this way for starts before ``earliest``;
+    ``too_early`` is why, until then.
     """
 
     priority: int
     yielding: tuple[UUID, ...] | None = None
     earliest: int = 0
+    too_early: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

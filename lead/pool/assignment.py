@@ -134,11 +134,11 @@ class RulingWriter:
     ) -> list[UUID]:
         """Create the ordinary tasks of the seats and grant the seats; return the tasks."""
         grants: list[SeatGrant] = []
-        for part in result.parts:
+        for place, part in enumerate(result.parts):
             await tasks.keep(connection, part.task)
             first = part.task.terms.schedule.start or now
             plan_at = max(now, first - self._horizon + part.task.terms.duration)
-            first_planning = {part.task.id: tasks.FirstPlanning(first, plan_at)}
+            first_planning = {part.task.id: tasks.FirstPlanning(first, plan_at, place)}
             await tasks.open_planning(connection, first_planning)
             grants += [
                 SeatGrant(number, node, part.task.id, part.yielding, part.starts)

@@ -23,6 +23,7 @@ from lead.exchange.preview import (
 from lead.exchange.task_lists import plan_together
 from lead.model.reasons import (
     chosen_later,
+    gives_way_later,
     latest_starts_missed,
     no_search_for_seats,
     not_reached_in_episode,
@@ -340,6 +341,8 @@ def _summary(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart
     failures = [group.considered.placed.failure for group in preview.groups]
     reasons = [why for group in preview.groups for why in group.considered.placed.reasons.values()]
     beside += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
+    from_later = [it for group in preview.groups if (it := group.considered.gives_way_at)]
+    beside += [gives_way_later(min(from_later))] if from_later else []
     if later:
         taken = sum(
             len(account.taken) for _, account in later if isinstance(account, SeatSearchAccount)

@@ -210,9 +210,11 @@ async def create(request: web.Request) -> web.StreamResponse:
     return responses.document_response(answer, 201, {"Location": f"/v1/tasks/{task}"})
 
 
-async def _admit(request: web.Request, document: TaskDocument, key: str | None) -> UUID:
+async def _admit(
+    request: web.Request, document: TaskDocument, key: str | None, place: int = 0
+) -> UUID:
     user = user_of(request, document.campaign)
-    task, _ = await request.app[NODE].admission.create(document, key, user)
+    task, _ = await request.app[NODE].admission.create(document, key, user, place=place)
     return task
 
 
@@ -236,10 +238,11 @@ async def _create_several(request: web.Request) -> web.StreamResponse:
         # The tasks that a user may have are the first ones of the list, as the plan says.
         at_once = 1 if node.limits.counts_tasks_of(user_of(request, None)) else len(items)
         outcomes: list[UUID | BaseException] = []
-        while (place := len(outcomes)) < len(items):
-            some = items[place : place + at_once]
+        while (done := len(outcomes)) < len(items):
+            some = enumerate(items[done : done + at_once], done)
             outcomes += await asyncio.gather(
-                *(_create_listed(request, item) for item in some), return_exceptions=True
+                *(_create_listed(request, item, place) for place, item in some),
+                return_exceptions=True,
             )
     creations = []
     refused = []
@@ -272,11 +275,11 @@ def _refused_pair(item: Any, problem: Problem) -> RefusedPair | None:
     return RefusedPair(mesh, key, source, dest, kind, problem.detail[:_REASON_MAX])
 
 
-async def _create_listed(request: web.Request, item: Any) -> UUID:
+async def _create_listed(request: web.Request, item: Any, place: int) -> UUID:
     key = item.pop("idempotency_key", None) if isinstance(item, dict) else None
     document = requests.item(item, TaskDocument)
     await _require_allowed(request, document)
-    return await _admit(request, document, None if key is None else _checked_key(key))
+    return await _admit(request, document, None if key is None else _checked_key(key), place)
 
 
 def user_of(request: web.Request, campaign: str | None) -> User:

@@ -165,13 +165,14 @@ def _values(task: StoredTask, limit: LimitStanding | None) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class FirstPlanning:
-    """The first slot of a new task, and the instant at which it is planned.
+    """The first slot of a new task, the instant at which it is planned, and its place in a list.
 
-    Both are None for a task that follows another one: it has nothing to plan yet.
+    The first two are None for a task that follows another one: it has nothing to plan yet.
     """
 
     next_run_at: int | None
     plan_at: int | None
+    place: int = 0
 
 
 async def open_planning(
@@ -183,6 +184,7 @@ async def open_planning(
         list(plannings),
         [it.next_run_at for it in plannings.values()],
         [it.plan_at for it in plannings.values()],
+        [it.place for it in plannings.values()],
     )
     return {row[0] for row in rows}
 

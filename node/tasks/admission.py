@@ -120,8 +120,11 @@ class Admission:
         key: str | None,
         user: User = NOBODY,
         along: StoreAlong | None = None,
+        place: int = 0,
     ) -> tuple[UUID, bool]:
         """Create a task for a user; ``along`` is stored with it.
+
+        Of a list that is posted as one, the task at an earlier ``place`` is planned before others.
 
         Returns its id, and whether it is new.
 
@@ -151,7 +154,7 @@ class Admission:
         try:
             task = self.agree_on_tool(task, limits)
             new = self._new_task(task, draft.first_slot, request, archived)
-            if await self._store.keep(replace(new, prepared=prepared, along=along)):
+            if await self._store.keep(replace(new, prepared=prepared, along=along, place=place)):
                 return task.id, True
         except ParleyError as error:
             with contextlib.suppress(DatabaseUnavailable):  # what was prepared is sent later

@@ -40,7 +40,8 @@ class NewTask:
     """A task to be stored, with its first slot, and what is stored with it.
 
     ``key`` and ``digest`` are the Idempotency-Key and the digest of the request. ``sought`` is what
-    a pool task asks for. ``along`` stores what else belongs to the task.
+    a pool task asks for. ``along`` stores what else belongs to the task. ``place`` is its place in
+    the list with which it was posted.
     """
 
     task: StoredTask
@@ -52,6 +53,7 @@ class NewTask:
     prepared: Withdrawal | None = None
     sought: PoolTaskRequest | None = None
     along: StoreAlong | None = None
+    place: int = 0
 
 
 class NewTaskStore:
@@ -170,8 +172,9 @@ class NewTaskStore:
     def _first_planning(self, new: NewTask, now: int) -> FirstPlanning:
         terms = new.task.terms
         if terms.recurrence.follows:
-            return FirstPlanning(None, None)
-        return FirstPlanning(new.slot, max(now, new.slot - self._horizon + terms.duration))
+            return FirstPlanning(None, None, new.place)
+        plan_at = max(now, new.slot - self._horizon + terms.duration)
+        return FirstPlanning(new.slot, plan_at, new.place)
 
 
 class _NotTogether(Exception):

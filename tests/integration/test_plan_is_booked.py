@@ -516,6 +516,12 @@ async def test_tasks_of_a_list_are_booked_as_planned(trio: Trio, text: str) -> N
     assert len(set(outcomes)) > 1
 
 
+async def test_tasks_of_a_list_that_begin_together_are_planned_in_its_order(trio: Trio) -> None:
+    """Of tasks with the same first start, the earlier one of the list has its time, as planned."""
+    documents = [idle("a", "b", duration="PT4M", **at(HOUR, slip="PT1H")) for _ in range(6)]
+    assert await trio.compare_together(documents) == ["found"] * 6
+
+
 async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
     """The tasks of a list leave each other less of what their user may have."""
     most = 'most = { tasks = 3, runs_at_once = 1, runs = "4/PT1H" }'
@@ -582,6 +588,16 @@ async def test_an_urgent_task_displaces_once_it_has_waited(trio: Trio) -> None:
     trio.clock.advance(10 * times.SECOND + 500 * times.MILLISECOND)
     await trio.settle()
     await trio.require_booked(plan, posted)
+
+
+async def test_an_urgent_task_tells_that_it_waits_though_nobody_could_give_way(trio: Trio) -> None:
+    """Where displacing helps nobody, the plan has the reason of the first attempt."""
+    await limit(trio.b, RULE + 'most.runs = "1/PT1H"')
+    await trio.a.ask("POST", "/v1/campaigns", {"name": "outage", "level": "urgent"})
+    for names, start in (("a", HOUR), ("b", HOUR + 30 * times.MINUTE)):
+        await trio.posted(idle(*names, duration="PT20M", **at(start)))
+    plan = await trio.compare({**idle("a", "b", **at(HOUR)), "campaign": "outage"})
+    assert "outage is urgent, but has waited 0 of the 10 s" in plan["sentence"]
 
 
 async def test_an_alternative_is_booked_as_it_says(trio: Trio) -> None:

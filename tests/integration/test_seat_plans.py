@@ -236,6 +236,18 @@ async def test_seats_go_to_nodes_whose_quotas_leave_room(world: World, *, togeth
     assert any("limit 'few': 2 runs of 2 runs per PT2H used" in each for each in why.values()), why
 
 
+async def test_a_plan_of_urgent_seats_says_when_others_give_way(world: World) -> None:
+    """Runs of a seat that displace others once the task has waited are planned as such."""
+    pool = await pooled(world, ALIKE[:1])
+    urgent = {"name": "outage", "level": "urgent"}
+    await pool.lead.node.campaigns.create(CampaignDocument.model_validate(urgent))
+    schedule = {"start": "2026-12-01T01:00:00Z", "repeat": "PT10M", "max_runs": 2, "slip": "PT0S"}
+    await pool.create(1, schedule={**schedule, "max_runs": 1}, priority=3)
+    plan = await preview(pool, idle(1, schedule=schedule, campaign="outage"))
+    assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
+    assert "once it has waited" in plan.sentence
+
+
 async def test_a_quota_is_given_to_one_of_two_tasks_of_an_episode(world: World) -> None:
     """The runs of a seat that is given count for the next one, before they are booked."""
     pool = await pooled(world, ALIKE[:1])

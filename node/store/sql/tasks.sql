@@ -34,10 +34,13 @@ WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
--- Inserts nothing for a task whose campaign does not exist (any more).
+-- Inserts nothing for a task whose campaign does not exist (any more). Of tasks that are added at once, those that were listed
+-- first count as the earlier ones.
 INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at, follower)
-SELECT task.id, campaign.id, given.next_run_at, given.plan_at, task.created_at, task.follows IS NOT NULL
-FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz []) AS given (task, next_run_at, plan_at)
+SELECT
+    task.id, campaign.id, given.next_run_at, given.plan_at, task.created_at + given.place * INTERVAL '1 microsecond',
+    task.follows IS NOT NULL
+FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz [], $4::integer []) AS given (task, next_run_at, plan_at, place)
 INNER JOIN task ON given.task = task.id
 INNER JOIN campaign ON campaign.name = coalesce(task.campaign, 'default')
 RETURNING task_id;
