@@ -2637,6 +2637,12 @@ RETURN coalesce(sums[to_hour], 0) - coalesce(sums[from_hour], 0);
 COMMENT ON FUNCTION slots_within(integer [], integer, integer) IS
 'The slots of a row of mesh_day in these hours of the day, the last one excluded; from 0 to 24.';
 
+CREATE FUNCTION is_within(key text, requester text, first_key text, last_key text, creator text) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN (first_key IS NULL OR key >= first_key) AND (last_key IS NULL OR key <= last_key) AND (creator IS NULL OR requester = creator);
+COMMENT ON FUNCTION is_within(text, text, text, text, text) IS
+'Whether a task of a mesh has one of these keys and is of this user; all are meant where a bound or the user is null.';
+
 CREATE FUNCTION mesh_slots(
     named text, since timestamptz, until timestamptz, first_key text, last_key text, creator text
 ) RETURNS TABLE (task_id uuid, key text, state text, cause text, slots bigint, latest timestamptz) LANGUAGE sql STABLE AS $$
@@ -2645,8 +2651,7 @@ CREATE FUNCTION mesh_slots(
         FROM mesh_task
         WHERE
             mesh_task.mesh = named
-            AND (first_key IS NULL OR mesh_task.key >= first_key) AND (last_key IS NULL OR mesh_task.key <= last_key)
-            AND (creator IS NULL OR mesh_task.requester = creator)
+            AND is_within(mesh_task.key, mesh_task.requester, first_key, last_key, creator)
     ),
     looked_at AS (
         SELECT mesh_recount.task_id, mesh_recount.hour
@@ -2664,35 +2669,21 @@ CREATE FUNCTION mesh_slots(
         WHERE
             summed.mesh = named
             AND mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
-            AND (first_key IS NULL OR summed.key >= first_key) AND (last_key IS NULL OR summed.key <= last_key)
-            AND (creator IS NULL OR summed.requester = creator)
-        UNION -- the first hour, if only a part of it is in the span
+            AND is_within(summed.key, summed.requester, first_key, last_key, creator)
+        UNION -- the first hour, if only a part of it is in the span, and the last one, where it has slots after the span
         SELECT mesh_day.task_id, edge.hour
         FROM (
             SELECT
-                date_bin('1 hour', since, 'epoch') AS hour, date_bin('1 day', since, 'epoch') AS day,
-                extract(HOUR FROM since AT TIME ZONE 'UTC')::integer AS number
+                span.instant, date_bin('1 hour', span.instant, 'epoch') AS hour, date_bin('1 day', span.instant, 'epoch') AS day,
+                extract(HOUR FROM span.instant AT TIME ZONE 'UTC')::integer AS number
+            FROM (VALUES (since), (until)) AS span (instant)
         ) AS edge
         INNER JOIN mesh_day ON edge.day = mesh_day.day
         WHERE
-            edge.hour < since
-            AND mesh_day.mesh = named AND slots_within(mesh_day.sums, edge.number, edge.number + 1) > 0
-            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
-            AND (creator IS NULL OR mesh_day.requester = creator)
-        UNION -- the last hour likewise, where it has slots after the span
-        SELECT mesh_day.task_id, edge.hour
-        FROM (
-            SELECT
-                date_bin('1 hour', until, 'epoch') AS hour, date_bin('1 day', until, 'epoch') AS day,
-                extract(HOUR FROM until AT TIME ZONE 'UTC')::integer AS number
-        ) AS edge
-        INNER JOIN mesh_day ON edge.day = mesh_day.day
-        WHERE
-            edge.hour < until
-            AND mesh_day.mesh = named AND mesh_day.last_slot >= until
+            edge.hour < edge.instant AND (edge.instant = since OR mesh_day.last_slot >= until)
             AND slots_within(mesh_day.sums, edge.number, edge.number + 1) > 0
-            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
-            AND (creator IS NULL OR mesh_day.requester = creator)
+            AND mesh_day.mesh = named
+            AND is_within(mesh_day.key, mesh_day.requester, first_key, last_key, creator)
     ),
     missed AS (
         SELECT
@@ -2702,8 +2693,7 @@ CREATE FUNCTION mesh_slots(
         FROM mesh_gap
         WHERE
             mesh_gap.mesh = named AND mesh_gap.last_slot >= since AND mesh_gap.first_slot < until
-            AND (first_key IS NULL OR mesh_gap.key >= first_key) AND (last_key IS NULL OR mesh_gap.key <= last_key)
-            AND (creator IS NULL OR mesh_gap.requester = creator)
+            AND is_within(mesh_gap.key, mesh_gap.requester, first_key, last_key, creator)
     )
 
     -- What is summed up …
@@ -2727,8 +2717,7 @@ CREATE FUNCTION mesh_slots(
         FROM mesh_day
         WHERE
             mesh_day.mesh = named AND mesh_day.day >= date_bin('1 day', since, 'epoch') AND mesh_day.day < until
-            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
-            AND (creator IS NULL OR mesh_day.requester = creator)
+            AND is_within(mesh_day.key, mesh_day.requester, first_key, last_key, creator)
     ) AS summed_up
     WHERE summed_up.slots > 0
     UNION ALL
@@ -2747,8 +2736,7 @@ CREATE FUNCTION mesh_slots(
     ) AS summed
     WHERE
         summed.mesh = named AND slots_within(summed.sums, edge.number, edge.number + 1) > 0
-        AND (first_key IS NULL OR summed.key >= first_key) AND (last_key IS NULL OR summed.key <= last_key)
-        AND (creator IS NULL OR summed.requester = creator)
+        AND is_within(summed.key, summed.requester, first_key, last_key, creator)
     UNION ALL
     -- … with their slots instead, …
     SELECT
@@ -2765,8 +2753,7 @@ CREATE FUNCTION mesh_slots(
     ) AS slot
     WHERE
         slot.outcome <> 'open' AND slot.mesh = named
-        AND (first_key IS NULL OR slot.key >= first_key) AND (last_key IS NULL OR slot.key <= last_key)
-        AND (creator IS NULL OR slot.requester = creator)
+        AND is_within(slot.key, slot.requester, first_key, last_key, creator)
     UNION ALL
     -- … what is open, …
     SELECT open.task_id, open.key, slot.state, NULL, 1, slot.slot

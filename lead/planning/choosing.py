@@ -161,6 +161,8 @@ def plan_of(
     if tentative is not None and not collected.closed:
         runs = wanted.scheduling_class, duration
         left = [tentative.beside(it, proposals[it.name], slots, runs) for it in offers]
+        if closures.user is not None and not (users := left[len(collected.offers)])[0].free:
+            left = [users]  # nobody else would have been asked
         offers = [offer for offer, _ in left]
         proposals = {offer.name: proposal for offer, proposal in left}
     quotas = QuotaCount.of(proposals, None if tentative is None else tentative.quotas)

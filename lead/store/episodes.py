@@ -49,25 +49,26 @@ _NEAR = times.HOUR
 """Urgent terms that begin within this time come before all others."""
 
 
+async def _pool_tasks(connection: Connection, query: str, *values: object) -> list[PoolTask]:
+    """Return the pool tasks whose ids a query finds, in its order."""
+    ids = [row[0] for row in await connection.fetch(query, *values)]
+    rows = map(dict, await connection.fetch(_SQL["pool_tasks"], ids) if ids else ())
+    return [PoolTask(terms=take_terms(row), limit=take_standing(row), **row) for row in rows]
+
+
 async def tasks_with_terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """Return the pool tasks whose next term is due."""
-    rows = await connection.fetch(_SQL["terms_to_open"], now, limit)
-    return [_pool_task(dict(row)) for row in rows]
-
-
-def _pool_task(row: dict[str, Any]) -> PoolTask:
-    return PoolTask(terms=take_terms(row), limit=take_standing(row), **row)
+    return await _pool_tasks(connection, _SQL["terms_to_open"], now, limit)
 
 
 async def tasks_with_empty_seats(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """Return the pool tasks with empty seats to be tried now, at most ``limit`` of each pool."""
-    rows = await connection.fetch(_SQL["due"], now, limit, now + _NEAR)
-    return [_pool_task(dict(row)) for row in rows]
+    return await _pool_tasks(connection, _SQL["due"], now, limit, now + _NEAR)
 
 
 async def tasks_of_pool(connection: Connection, pool: str) -> list[PoolTask]:
     """Return the active pool tasks of a pool, the oldest first."""
-    return [_pool_task(dict(row)) for row in await connection.fetch(_SQL["pool_tasks"], pool)]
+    return await _pool_tasks(connection, _SQL["of_pool"], pool)
 
 
 async def terms_ahead(
@@ -90,8 +91,7 @@ async def tasks_with_blocked_terms(
     connection: Connection, pool: str, now: int, limit: int
 ) -> list[PoolTask]:
     """Return the pool tasks with terms that found no time and are not to be tried again yet."""
-    rows = await connection.fetch(_SQL["blocked"], pool, now, limit)
-    return [_pool_task(dict(row)) for row in rows]
+    return await _pool_tasks(connection, _SQL["blocked"], pool, now, limit)
 
 
 next_due_at: Query[[], int | None] = _SQL.value("next_due")

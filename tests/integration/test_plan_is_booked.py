@@ -532,6 +532,18 @@ async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
     assert outcomes[-1] == "refused"
 
 
+async def test_a_user_without_time_is_told_so_before_participants_are(trio: Trio) -> None:
+    """Where tasks of a list take both a node and what its user may have, the limit is told."""
+    await limit(trio.a.node, COURSE + "most.runs_at_once = 1")
+    await give_token(trio.a.node, "hers", "alice", Role.OPERATE)
+    documents = [
+        idle("b", duration="PT8M", **at(HOUR)),
+        idle("b", duration="PT1M", **at(HOUR + times.MINUTE)),
+    ]
+    async with user(trio.a, "hers") as alice:
+        assert await trio.compare_together(documents, alice) == ["found", "no-time"]
+
+
 async def test_the_rates_of_a_list_add_up(trio: Trio) -> None:
     """Tasks of a list get no more of a target together than its cap allows at one time."""
     cap = '[[cap]]\nname = "targets"\nprefix = { v4 = 24, v6 = 48 }\nbps = 1000\nruns = "8/PT1H"'

@@ -1,5 +1,5 @@
 -- due --
--- Pool tasks with empty seats that are due for a search, with their requests: per pool first the urgent ones, then those
+-- Pool tasks with empty seats that are due for a search: per pool first the urgent ones, then those
 -- with something to begin in the nearest hours, then those that have waited longest. Each is looked up by its key (LIMIT 1):
 -- a plan from when there were few of them would read all for each one.
 WITH waiting AS (
@@ -17,11 +17,7 @@ placed AS (
         ) AS place
     FROM waiting
     CROSS JOIN LATERAL (
-        SELECT
-            task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority,
-            task.schedule, coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision,
-            pool.name AS pool, pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left, campaign.level,
-            task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
+        SELECT task.id, task.created_at, pool.name AS pool, campaign.level
         FROM pool_task
         INNER JOIN task ON pool_task.task_id = task.id
         INNER JOIN pool ON pool_task.pool_id = pool.id
@@ -31,20 +27,14 @@ placed AS (
     ) AS asking
 )
 
-SELECT
-    id, test, spec, tools, scheduling_class, duration, priority, schedule, campaign, reference, created_at, revision, pool,
-    request, next_slot, due_at, rounds_left, limit_rule, limit_refusal, run_bytes, limit_user
+SELECT id
 FROM placed
 WHERE place <= $2
 ORDER BY try_at, created_at, id;
 
 -- blocked --
 -- Pool tasks of a pool with terms that found no time before and are not due again yet.
-SELECT
-    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
-    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
-    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
-    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
+SELECT task.id
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
@@ -56,30 +46,34 @@ LIMIT $3;
 
 -- terms_to_open --
 -- Pool tasks whose next term is due.
-SELECT
-    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
-    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
-    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
-    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
+SELECT task.id
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
-INNER JOIN pool ON pool_task.pool_id = pool.id
 WHERE task.state = 'active' AND pool_task.due_at <= $1
 ORDER BY task.created_at, task.id
 LIMIT $2;
 
--- pool_tasks --
+-- of_pool --
 -- The active pool tasks of a pool.
-SELECT
-    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
-    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
-    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
-    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
+SELECT task.id
 FROM pool_task
 INNER JOIN task ON pool_task.task_id = task.id
 INNER JOIN pool ON pool_task.pool_id = pool.id
 WHERE task.state = 'active' AND pool.name = $1
 ORDER BY task.created_at, task.id;
+
+-- pool_tasks --
+-- These pool tasks, in this order.
+SELECT
+    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
+    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
+    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left,
+    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user
+FROM unnest($1::uuid []) WITH ORDINALITY AS wanted (id, place)
+INNER JOIN pool_task ON wanted.id = pool_task.task_id
+INNER JOIN task ON wanted.id = task.id
+INNER JOIN pool ON pool_task.pool_id = pool.id
+ORDER BY wanted.place;
 
 -- terms_ahead --
 -- The terms of these tasks that are not over, and begin before an instant.

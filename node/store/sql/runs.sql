@@ -927,10 +927,29 @@ WITH touched AS (
         run.starts_at < $4 AND run.ends_at > $3
         AND run.starts_at > $3 - (SELECT max(each.ends_at - each.starts_at) FROM run AS each)
         AND run.changed_at > $1 AND run.exchange_id IS NOT NULL
+),
+
+planned AS (
+    SELECT instant.is_later, touched.task_id AS of_task, touched.slot AS of_slot, booked.*
+    FROM touched
+    CROSS JOIN (VALUES (false, $1::timestamptz), (true, $2::timestamptz)) AS instant (is_later, at)
+    LEFT JOIN LATERAL (
+        SELECT run.*
+        FROM run
+        INNER JOIN exchange ON run.exchange_id = exchange.id
+        WHERE
+            run.task_id = touched.task_id AND run.slot = touched.slot
+            AND exchange.state = 'committed' AND exchange.decided_at <= instant.at
+            AND NOT (
+                run.state IN ('cancelled', 'displaced', 'missed') AND coalesce(run.finished_at, run.changed_at) <= instant.at
+            )
+        ORDER BY run.attempt DESC
+        LIMIT 1
+    ) AS booked ON true
 )
 
 SELECT
-    coalesce(later.id, earlier.id) AS run_id, touched.task_id, task.test,
+    coalesce(later.id, earlier.id) AS run_id, earlier.of_task AS task_id, task.test,
     coalesce(later.scheduling_class, earlier.scheduling_class)::text AS scheduling_class,
     coalesce(later.priority, earlier.priority) AS priority,
     coalesce(later.starts_at, earlier.starts_at) AS starts_at, coalesce(later.ends_at, earlier.ends_at) AS ends_at,
@@ -945,30 +964,11 @@ SELECT
     coalesce(CASE WHEN later.id IS NULL THEN earlier.spec ELSE later.spec END, task.spec) AS spec,
     (SELECT array_agg(participant.value ->> 'name' ORDER BY participant.ordinality)
         FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant) AS participants
-FROM touched
-INNER JOIN task ON touched.task_id = task.id
-LEFT JOIN LATERAL (
-    SELECT run.*
-    FROM run
-    INNER JOIN exchange ON run.exchange_id = exchange.id
-    WHERE
-        run.task_id = touched.task_id AND run.slot = touched.slot AND exchange.state = 'committed' AND exchange.decided_at <= $1
-        AND NOT (run.state IN ('cancelled', 'displaced', 'missed') AND coalesce(run.finished_at, run.changed_at) <= $1)
-    ORDER BY run.attempt DESC
-    LIMIT 1
-) AS earlier ON true
-LEFT JOIN LATERAL (
-    SELECT run.*
-    FROM run
-    INNER JOIN exchange ON run.exchange_id = exchange.id
-    WHERE
-        run.task_id = touched.task_id AND run.slot = touched.slot AND exchange.state = 'committed' AND exchange.decided_at <= $2
-        AND NOT (run.state IN ('cancelled', 'displaced', 'missed') AND coalesce(run.finished_at, run.changed_at) <= $2)
-    ORDER BY run.attempt DESC
-    LIMIT 1
-) AS later ON true
+FROM planned AS earlier
+INNER JOIN planned AS later ON earlier.of_task = later.of_task AND earlier.of_slot = later.of_slot
+INNER JOIN task ON earlier.of_task = task.id
 WHERE
-    earlier.id IS DISTINCT FROM later.id
+    NOT earlier.is_later AND later.is_later AND earlier.id IS DISTINCT FROM later.id
     AND (earlier.starts_at, earlier.ends_at) IS DISTINCT FROM (later.starts_at, later.ends_at)
     AND ($5::text IS NULL OR task.requester = $5)
 ORDER BY 6, 1
