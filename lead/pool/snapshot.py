@@ -102,11 +102,6 @@ class _Cases:
     broken: dict[UUID, Exception] = field(default_factory=dict)
 
 
-def _with_rooms(cases: Iterable[SeatCase], rooms: Mapping[UUID, UserRoom]) -> list[SeatCase]:
-    """Return cases, each with the room of its user."""
-    return [replace(it, user=rooms.get(it.pool_task.id)) for it in cases]
-
-
 class EpisodeInputReader:
     """Reads what an episode needs."""
 
@@ -145,9 +140,7 @@ class EpisodeInputReader:
         ``imagined`` terms are treated as if they were stored; the episode is then about them, and
         about the stored terms that begin in the same hour as the first of them.
         """
-        now, horizon = self._clock.now(), self._limits.horizon
-        members = membership.members(predicates.parse(pool.match))
-        scope = Scope(now, horizon, [node.identity for node in members], membership.names)
+        now = self._clock.now()
         async with self._database.connection() as connection:
             terms = await read_terms(
                 connection,
@@ -159,32 +152,18 @@ class EpisodeInputReader:
                 with_blocked=minds_blocked(pool),
             )
             sorted_terms = self._cases_of(membership, pool, tasks, terms, now)
-            remembered = await episodes.policy_state(connection, pool.name)
-            rooms = await self._read_user_rooms(connection, tasks, now)
-            cases = _with_rooms((it for it in sorted_terms.due if it.begins is not None), rooms)
-            runs = await read_runs(connection, scope, cases, self._needs)
-            history = await read_history(connection, scope)
-            returnable = await read_returnable(connection, pool.name, cases, now)
+            open_cases = [it for it in sorted_terms.due if it.begins is not None]
+            sources = await self._sources(connection, membership, pool, open_cases, terms)
+            returnable = await read_returnable(connection, pool.name, sources.cases, now)
+        sources, runs = replace(sources, returnable=returnable), sources.runs
         self._log_note(pool.name, runs.note)
-        sources = ViewSources(
-            pool.name,
-            pool.patience,
-            scope,
-            members,
-            remembered,
-            cases,
-            runs,
-            history,
-            terms.reserved,
-            returnable,
-        )
         return EpisodeInput(
             pool,
-            remembered,
+            sources.remembered,
             view_of(sources, self._needs, self._resources),
             {run.run: run for run in runs.booked},
             runs.to_come,
-            {case.name: case for case in cases},
+            {case.name: case for case in sources.cases},
             sorted_terms.over,
             [case for case in sorted_terms.due if case.begins is None],
             note=runs.note,
@@ -192,8 +171,36 @@ class EpisodeInputReader:
             left=terms.left,
         )
 
+    async def _sources(
+        self,
+        connection: Connection,
+        membership: Membership,
+        pool: StoredPool,
+        cases: Sequence[SeatCase],
+        stored: StoredTerms,
+    ) -> ViewSources:
+        """Return all of which the view on a pool with these cases is made; no seat is returned."""
+        now, tasks = self._clock.now(), {case.pool_task.id: case.pool_task for case in cases}
+        rooms = await self._read_user_rooms(connection, tasks.values(), now)
+        cases = [replace(it, user=rooms.get(it.pool_task.id)) for it in cases]
+        members = membership.members(predicates.parse(pool.match))
+        identities = [node.identity for node in members]
+        scope = Scope(now, self._limits.horizon, identities, membership.names)
+        return ViewSources(
+            pool.name,
+            pool.patience,
+            scope,
+            members,
+            await episodes.policy_state(connection, pool.name),
+            cases,
+            await read_runs(connection, scope, cases, self._needs),
+            await read_history(connection, scope),
+            stored.reserved,
+            (),
+        )
+
     async def _read_user_rooms(
-        self, connection: Connection, tasks: Sequence[PoolTask], now: int
+        self, connection: Connection, tasks: Iterable[PoolTask], now: int
     ) -> dict[UUID, UserRoom]:
         """Return by task what the limits of this host leave to its user, where they bind."""
         bound = {it.id: (it.limit, it.terms.duration) for it in tasks if self._users.bind(it.limit)}
@@ -218,34 +225,16 @@ class EpisodeInputReader:
         A task that cannot be read is left out.
         """
         now = self._clock.now()
-        members = membership.members(predicates.parse(pool.match))
-        scope = Scope(now, self._limits.horizon, [it.identity for it in members], membership.names)
         ids = [task.id for task in tasks]
         async with self._database.connection() as connection:
             terms = [*await episodes.terms_ahead(connection, ids, now, until), *coming]
             stored = await read_stored(connection, pool.name, tasks, terms, now)
             held = await episodes.seats_of_terms(connection, ids, now)
-            rooms = await self._read_user_rooms(connection, tasks, now)
-            ahead = self._cases_ahead(membership, pool, tasks, stored, now)
-            cases = _with_rooms(ahead, rooms)
-            remembered = await episodes.policy_state(connection, pool.name)
-            runs = await read_runs(connection, scope, cases, self._needs)
-            history = await read_history(connection, scope)
-        sources = ViewSources(
-            pool.name,
-            pool.patience,
-            scope,
-            members,
-            remembered,
-            cases,
-            runs,
-            history,
-            stored.reserved,
-            (),
-        )
+            cases = self._cases_ahead(membership, pool, tasks, stored, now)
+            sources = await self._sources(connection, membership, pool, cases, stored)
         view = view_of(sources, self._needs, self._resources)
         seats = {str(task): (key, number) for task, key, number in held}
-        return PoolAhead(view, cases, seats, runs.note)
+        return PoolAhead(view, sources.cases, seats, sources.runs.note)
 
     def _cases_ahead(
         self,
