@@ -517,7 +517,7 @@ async def test_tasks_of_a_list_are_booked_as_planned(trio: Trio, text: str) -> N
 
 
 async def test_tasks_of_a_list_that_begin_together_are_planned_in_its_order(trio: Trio) -> None:
-    """Of tasks with the same first start, the earlier one of the list has its time, as planned."""
+    """Tasks with the same first start get their time in the order of the list, as planned."""
     documents = [idle("a", "b", duration="PT4M", **at(HOUR, slip="PT1H")) for _ in range(6)]
     assert await trio.compare_together(documents) == ["found"] * 6
 
@@ -533,7 +533,7 @@ async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
 
 
 async def test_a_user_without_time_is_told_so_before_participants_are(trio: Trio) -> None:
-    """Where tasks of a list take both a node and what its user may have, the limit is told."""
+    """A limit is told first if tasks of a list take both a node and what its user may have."""
     await limit(trio.a.node, COURSE + "most.runs_at_once = 1")
     await give_token(trio.a.node, "hers", "alice", Role.OPERATE)
     documents = [
@@ -603,7 +603,7 @@ async def test_an_urgent_task_displaces_once_it_has_waited(trio: Trio) -> None:
 
 
 async def test_an_urgent_task_tells_that_it_waits_though_nobody_could_give_way(trio: Trio) -> None:
-    """Where displacing helps nobody, the plan has the reason of the first attempt."""
+    """The plan has the reason of the first attempt if displacing others would not help."""
     await limit(trio.b, RULE + 'most.runs = "1/PT1H"')
     await trio.a.ask("POST", "/v1/campaigns", {"name": "outage", "level": "urgent"})
     for names, start in (("a", HOUR), ("b", HOUR + 30 * times.MINUTE)):
