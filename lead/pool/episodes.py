@@ -46,7 +46,7 @@ from lead.policy.view import View
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, PAUSE_OF_GIVERS, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
-from lead.pool.snapshot import EpisodeInputReader, minds_blocked, policies_of
+from lead.pool.snapshot import EpisodeInputReader, policies_of, with_blocked_tasks
 from lead.store import episodes, planning
 from lead.store.failures import describe_failure
 from node.model import times
@@ -333,7 +333,9 @@ class EpisodeLoop:
         more = False
         for name in dict.fromkeys(pool_task.pool for pool_task in due):
             tasks = [pool_task for pool_task in due if pool_task.pool == name]
-            tasks += await self._blocked_tasks(membership.pools[name], tasks, now)
+            async with self._database.connection() as connection:
+                pool = membership.pools[name]
+                tasks = await with_blocked_tasks(connection, pool, tasks, now, CASES_MAX)
             more |= len(tasks) == CASES_MAX
             ids = [pool_task.id for pool_task in tasks]
 
@@ -345,17 +347,6 @@ class EpisodeLoop:
             work = self._run_episode(membership, name, tasks)
             more |= await self._try(f"pool {name}", ids, work, schedule_retry)
         return more
-
-    async def _blocked_tasks(
-        self, pool: StoredPool, due: Sequence[PoolTask], now: int
-    ) -> list[PoolTask]:
-        """Return further tasks of a pool, for which those that are due may have to wait."""
-        if not minds_blocked(pool):
-            return []
-        async with self._database.connection() as connection:
-            blocked = await episodes.tasks_with_blocked_terms(connection, pool.name, now, CASES_MAX)
-        known = {pool_task.id for pool_task in due}
-        return [pool_task for pool_task in blocked if pool_task.id not in known]
 
     async def _try(
         self,

@@ -39,6 +39,7 @@ from lead.pool.assignment import CaseResult, SeatTaskPlan, search_account_of
 from lead.pool.episode_driver import EpisodeDriver
 from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms, input_reader
 from lead.pool.membership import Membership
+from lead.pool.snapshot import with_blocked_tasks
 from lead.store import episodes
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
@@ -190,10 +191,11 @@ class PoolTaskPreviewer:
     ) -> tuple[dict[Key, tuple[CaseResult, SeatSearchAccount]], set[Key]]:
         """Return the results of an episode with these terms now, and the terms that are over."""
         bounds, seat_dependencies = self._bounds, self._seat_dependencies
+        pool, now = membership.pools[pool_task.pool], self._clock.now()
         async with self._database.connection() as connection:
-            due = await episodes.tasks_with_empty_seats(connection, self._clock.now(), CASES_MAX)
-        pool = membership.pools[pool_task.pool]
-        tasks = [*(task for task in due if task.pool == pool_task.pool), pool_task]
+            due = await episodes.tasks_with_empty_seats(connection, now, CASES_MAX)
+            tasks = [*(task for task in due if task.pool == pool_task.pool), pool_task]
+            tasks = await with_blocked_tasks(connection, pool, tasks, now, CASES_MAX)
         reader = input_reader(self._database, self._clock, bounds.limits, seat_dependencies)
         found = await reader.read(membership, pool, tasks, terms)
         if pool_task.id in found.broken:

@@ -93,6 +93,17 @@ def minds_blocked(pool: StoredPool) -> bool:
     return policies_of(pool).minds_blocked
 
 
+async def with_blocked_tasks(
+    connection: Connection, pool: StoredPool, due: Sequence[PoolTask], now: int, most: int
+) -> list[PoolTask]:
+    """Return tasks of a pool that are due, and up to ``most`` for which they may have to wait."""
+    if not minds_blocked(pool):
+        return list(due)
+    blocked = await episodes.tasks_with_blocked_terms(connection, pool.name, now, most)
+    known = {pool_task.id for pool_task in due}
+    return [*due, *(pool_task for pool_task in blocked if pool_task.id not in known)]
+
+
 @dataclass(frozen=True)
 class _Cases:
     """The terms that are due, those that are over, and the tasks that cannot be read."""

@@ -107,18 +107,25 @@ async def read_terms(  # noqa: PLR0913 - what an episode is about
 ) -> StoredTerms:
     """Read the terms of these tasks that are due; ``imagined`` terms are treated as if stored.
 
-    With imagined terms, only stored terms that begin in the same hour are read; with ``due_by``,
-    those of any hour that will be due by then.
+    With imagined terms, only stored terms that begin in the same hour are read, and blocked ones;
+    with ``due_by``, those of any hour that will be due by then.
     """
     ids = [task.id for task in tasks]
     # A term that cannot be tried in this episode must not displace one that could be.
     limit = TRIED_MAX if not imagined and due_by is None else TERMS_MAX
+    last = max((it.term.starts_at for it in imagined), default=0)
     terms, left = await episodes.due_terms(
-        connection, ids, due_by or now, limit, TERMS_MAX, with_blocked=with_blocked
+        connection,
+        ids,
+        due_by or now,
+        limit,
+        TERMS_MAX,
+        blocked_to=last if with_blocked else None,
     )
     if imagined:
         hour = imagined[0].term.starts_at // BUCKET
-        terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]
+        others = [it for it in terms if it.blocked or it.term.starts_at // BUCKET == hour]
+        terms = [*others, *imagined]
     return replace(await read_stored(connection, pool, tasks, terms, now), left=left)
 
 

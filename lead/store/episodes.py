@@ -125,18 +125,19 @@ async def due_terms(
     enough: int,
     most: int,
     *,
-    with_blocked: bool = False,
+    blocked_to: int | None = None,
 ) -> tuple[list[OpenTerm], int]:
     """Return the due terms to be tried first, by start, and how many others are due.
 
     If some terms are urgent and begin within the hour, return these. Otherwise return whole hours,
     because pools are shared by the hour: the nearest hour, and the next ones as long as there are
-    no more than ``enough`` terms. Never return more than ``most`` terms; ``with_blocked``, also up
-    to ``most`` terms that found no time before and are not due yet.
+    no more than ``enough`` terms. Never return more than ``most`` terms. With ``blocked_to``, also
+    up to ``most`` terms that found no time before and are not due yet, of these hours and of those
+    up to the one of that instant.
     """
-    near = now + _NEAR
+    hour = None if blocked_to is None else blocked_to // times.HOUR
     rows = await connection.fetch(
-        _SQL["terms_due"], list(tasks), now, near, enough, most, with_blocked
+        _SQL["terms_due"], list(tasks), now, now + _NEAR, enough, most, hour
     )
     found = [
         OpenTerm(row[0], Term(row[1], row[2]), row[3], row[4], row[5], row[6], row[7], row[9])

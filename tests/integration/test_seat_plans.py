@@ -248,6 +248,22 @@ async def test_a_plan_of_urgent_seats_says_when_others_give_way(world: World) ->
     assert "once it has waited" in plan.sentence
 
 
+async def test_time_that_is_kept_for_a_blocked_task_is_kept_in_a_plan(world: World) -> None:
+    """A task for which policies keep time counts in a plan, though it is tried again later."""
+    pool = await pooled(world, ALIKE[:2])
+    await limit(pool.nodes[0].node, FEW)
+    often = {"start": "2026-12-01T01:30:00Z", "repeat": "PT10M", "max_runs": 2}
+    await pool.create(2, request={"together": True}, schedule=often)
+    slot: dict[str, Any] = {"start": "2026-12-01T01:00:00Z", "max_runs": 1, "slip": "PT0S"}
+    blocked = await pool.create(2, request={"together": True}, schedule=slot, length="PT2M")
+    assert await pool.seats(blocked) == {}
+    plan = await preview(pool, idle(1, schedule=slot))
+    task = await pool.create(1, schedule=slot)
+    assert await pool.seats(task) == {}
+    assert (plan.outcome, plan.seats[0].node) == (Outcome.NO_TIME, None)
+    assert f"n2 is reserved for task {blocked}" in plan.sentence
+
+
 async def test_a_quota_is_given_to_one_of_two_tasks_of_an_episode(world: World) -> None:
     """The runs of a seat that is given count for the next one, before they are booked."""
     pool = await pooled(world, ALIKE[:1])

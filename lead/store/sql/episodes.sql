@@ -124,8 +124,8 @@ RETURNING task_id;
 -- terms_due --
 -- The terms that an episode decides on: an urgent, near term gets an episode of its own. Otherwise whole hours: the nearest
 -- one, and the next ones while there are not too many terms. Also the number of all due terms. With $6, also the blocked
--- terms of these hours and earlier ones: they found no time before and are not due again yet, but others may have to wait
--- for them.
+-- terms of these hours and earlier ones, and of those up to the hour $6 since the epoch: they found no time before and are
+-- not due again yet, but others may have to wait for them.
 WITH waiting AS (
     SELECT
         term.*,
@@ -158,9 +158,9 @@ SELECT * FROM (
     SELECT
         term.pool_task, term.starts_at, term.ends_at, term.over_at, term.seats, term.tries, term.reason, term.try_at,
         last.waiting, true
-    FROM (SELECT max(hour) AS hour, max(waiting) AS waiting FROM chosen) AS last
+    FROM (SELECT greatest(max(hour), $6::integer) AS hour, coalesce(max(waiting), 0) AS waiting FROM chosen) AS last
     INNER JOIN term ON floor(extract(EPOCH FROM term.starts_at) / 3600) <= last.hour
-    WHERE term.pool_task = ANY($1::uuid []) AND term.try_at > $2 AND term.tries > 0 AND $6
+    WHERE term.pool_task = ANY($1::uuid []) AND term.try_at > $2 AND term.tries > 0 AND $6 IS NOT NULL
     ORDER BY term.starts_at, term.pool_task
     LIMIT $5
 ) AS blocked
