@@ -234,6 +234,7 @@ def task_preview(
         node.settings.clock_limit,
         PreviewDependencies(
             name=node.settings.name,
+            workers=node.settings.workers,
             draft=draft,
             impact_source_of=impact_source_of,
             agreed=node.admission.agree_on_tool,

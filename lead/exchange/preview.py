@@ -99,7 +99,8 @@ PlannedRuns = Sequence[tuple[TaskTerms, Sequence[int]]]
 class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
-    ``name`` is that of the node. ``agreed(task)`` returns a task with the tool of its participants,
+    ``name`` is that of the node, ``workers`` how many tasks its lead plans at once.
+    ``agreed(task)`` returns a task with the tool of its participants,
     or raises why it is refused.
     ``room_of(terms, until, now, imagined)`` returns the room that the limits of its campaign leave
     a task up to an instant, None without limits. ``campaign_of(terms)`` returns the level of its
@@ -115,6 +116,7 @@ class PreviewDependencies:
     """
 
     name: str
+    workers: int
     draft: Callable[[TaskDocument], StoredTask]
     impact_source_of: Callable[[str], ImpactSource]
     agreed: Callable[[StoredTask], StoredTask]
@@ -239,6 +241,11 @@ class TaskPreviewer:
         self._limits = limits
         self._plans = PlanMaker(clock, clock_limit)
         self._dependencies = dependencies
+
+    @property
+    def workers(self) -> int:
+        """The number of tasks that the lead plans at once."""
+        return self._dependencies.workers
 
     async def plan(self, request: PlanRequest, user: User | None = None) -> Plan:
         """Return what would happen to this task, if this user created it.

@@ -34,8 +34,9 @@ async def plan_together(
 ) -> list[Plan | BaseException]:
     """Return what would happen to tasks that these users create together, in their order.
 
-    Instead of a plan it is why there is none. They are planned in the order of their campaigns'
-    levels, and of their first runs, which is that of their lead; none has alternatives.
+    Instead of a plan it is why there is none. They are planned in the order of their lead: as many
+    as it plans at once by their first runs, and of these the highest levels first. None has
+    alternatives.
     """
     tasks = TaskList(previewer, requests)
     failed = await tasks.ask()
@@ -76,12 +77,13 @@ class TaskList:
         planned: set[int] = set()
         displacing = False
         while due:
-            index = min(due, key=self._turn)
-            due.discard(index)
-            for freed in await self._plan(index, again=index in planned):
-                displacing = True
-                due |= {it for it in planned if self._waits_for(it, freed)}
-            planned.add(index)
+            claimed = sorted(due, key=self._first_run)[: self._previewer.workers]
+            for index in sorted(claimed, key=lambda it: -self._tasks[it].level):
+                due.discard(index)
+                for freed in await self._plan(index, again=index in planned):
+                    displacing = True
+                    due |= {it for it in planned if self._waits_for(it, freed)}
+                planned.add(index)
         # What found no time is asked for again and again: in the end it waits for what stays.
         for index in sorted(planned) if displacing else ():
             if self._tasks[index].open_slots:
@@ -96,9 +98,8 @@ class TaskList:
             found = await self._previewer.place(each, beside)
         return self._take(index, found)
 
-    def _turn(self, index: int) -> tuple[int, int, int]:
-        each = self._tasks[index]
-        return -each.level, each.open_slots[0].nominal, index
+    def _first_run(self, index: int) -> tuple[int, int]:
+        return self._tasks[index].open_slots[0].nominal, index
 
     def _waits_for(self, index: int, freed: int) -> bool:
         """Return whether a task waits for time of a node on which one has lost runs."""

@@ -522,6 +522,15 @@ async def test_tasks_of_a_list_that_begin_together_are_planned_in_its_order(trio
     assert await trio.compare_together(documents) == ["found"] * 6
 
 
+async def test_levels_decide_among_tasks_that_are_planned_at_once(trio: Trio) -> None:
+    """A lead with one worker plans by first runs; what comes later waits, whatever its level."""
+    await trio.a.ask("POST", "/v1/campaigns", {"name": "high", "level": 9})
+    early = idle("a", "b", duration="PT4M", **at(HOUR))
+    start = at(HOUR + times.MINUTE, slip="PT0S")
+    late = {**idle("a", duration="PT4M", **start), "campaign": "high"}
+    assert await trio.compare_together([late, early]) == ["no-time", "found"]
+
+
 async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
     """The tasks of a list leave each other less of what their user may have."""
     most = 'most = { tasks = 3, runs_at_once = 1, runs = "4/PT1H" }'
