@@ -45,10 +45,8 @@ from node.mesh.findings import Finding, FindingKind, similar_names
 from node.mesh.terms import end_fields
 from node.model.errors import FieldFault
 from node.model.figure_names import condition_fault, figure_faults
-from node.model.recurrence import recurrence_faults
-from node.model.scheduling import first_slot, recurrence_of
+from node.model.scheduling import schedule_faults
 from node.model.similar import first_names, similar_words
-from node.model.wire.tasks import ScheduleDocument
 
 _FIELDS = {
     "full-mesh": (("members",), ("centre", "pairs"), ("both", "one")),
@@ -227,7 +225,7 @@ def _schedule_findings(document: MeshDocument, now: int) -> Iterator[Finding]:
         at = f"/schedules/{name}"
         if name not in used:
             yield _idle_finding(at, "is not used", "remove it, or name it in a [[measure]]")
-        for fault in schedule_faults(schedule, now, 0):
+        for fault in schedule_faults(schedule, now):
             place = at + fault.pointer.removeprefix("/schedule")
             yield _error_finding(place, fault.detail, "correct it so that there is a future run")
 
@@ -238,20 +236,6 @@ def _archive_findings(document: MeshDocument) -> Iterator[Finding]:
         if name not in used:
             remedy = "remove it, or name it in the archives of a [[measure]]"
             yield _idle_finding(f"/archives/{name}", "is not used", remedy)
-
-
-def schedule_faults(schedule: ScheduleDocument, now: int, duration: int) -> list[FieldFault]:
-    """Return the faults of a schedule of runs of this duration; pointers are as in a task."""
-    recurrence = recurrence_of(schedule.at(now), now)
-    faults = recurrence_faults(recurrence, duration)
-    if faults:
-        return faults
-    slot = first_slot(recurrence, now)
-    if slot is None:
-        return [FieldFault("/schedule", "has no future run")]
-    if slot + recurrence.slip < now:
-        return [FieldFault("/schedule/start", "and its slip are in the past")]
-    return []
 
 
 def _entry_findings(

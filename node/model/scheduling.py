@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from node.model import times
-from node.model.recurrence import Recurrence, next_nominal
-from node.model.wire.tasks import Schedule
+from node.model.errors import FieldFault
+from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
+from node.model.wire.tasks import Schedule, ScheduleDocument
 
 IMMEDIATE_START_DELAY = 2 * times.SECOND
 """Delay from a task's creation to its first nominal start, if it has no start: time to agree."""
@@ -46,3 +47,17 @@ def first_slot(recurrence: Recurrence, now: int) -> int | None:
     if recurrence.repeat is None and recurrence.cron is None:
         return recurrence.anchor
     return next_nominal(recurrence, max(now, recurrence.anchor - 1))
+
+
+def schedule_faults(schedule: ScheduleDocument, now: int) -> list[FieldFault]:
+    """Return why a schedule has no run to come; pointers are as in a task."""
+    recurrence = recurrence_of(schedule.at(now), now)
+    faults = recurrence_faults(recurrence, 0)
+    if faults:
+        return faults
+    slot = first_slot(recurrence, now)
+    if slot is None:
+        return [FieldFault("/schedule", "has no future run")]
+    if slot + recurrence.slip < now:
+        return [FieldFault("/schedule/start", "and its slip are in the past")]
+    return []
