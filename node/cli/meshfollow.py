@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -47,9 +47,6 @@ from node.model.wire.tokens import TokenRequest
 from node.trust.private_files import prepare_directory, read_private, replace_private
 from node.trust.tokens import write_token
 
-if TYPE_CHECKING:
-    from node.pscheduler.psconfig.template import Omission
-
 INTERVAL = times.HOUR
 _SOON = 5 * times.MINUTE
 _SERVING = ".serving"
@@ -63,7 +60,7 @@ class FollowOutcome:
     """The outcome of a pass: a word, a sentence, and what led to it.
 
     ``at`` is an instant in µs, ``digest`` that of the mesh file that was applied last, ``drift``
-    what somebody else had changed since, ``omissions`` what the file has not of its template.
+    what somebody else had changed since, ``omissions`` how much the file has not of its template.
     """
 
     at: int
@@ -250,13 +247,15 @@ class _Published:
     """A mesh as it is published, for this node: the text of its mesh file, and its name.
 
     ``part`` is the node whose tasks count, None for all; ``empty``: nothing is for this node.
+    ``omissions`` are lines on what it has not of its template, ``effect`` how many tasks that is.
     """
 
     name: str
     text: str
     as_toml: bool = True
     part: str | None = None
-    omissions: tuple[Omission, ...] = ()
+    omissions: tuple[str, ...] = ()
+    effect: tuple[str, ...] = ()
     empty: bool = False
 
     @property
@@ -405,7 +404,7 @@ class Follower:
                     f"mesh {published.name} is followed from {known.source}; first: parley mesh "
                     f"follow --stop {published.name}, or give this one another name: --name"
                 )
-        self._session.progress.note("\n".join(omission_lines(published.omissions)))
+        self._tell_omissions(published)
         if _comes_in_clear(mesh.source):
             self._session.progress.note(f"! {_EXPOSED}")
         if not dry_run and mesh.name != published.name and not self.store.has_mesh(published.name):
@@ -465,10 +464,15 @@ class Follower:
                         f"followed; if that is right: parley mesh follow {mesh.source}"
                     )
                     return self._store_unchanged(mesh, "broken", words, InvalidDocument.exit_code)
+                if mesh.last is None or mesh.last.digest != published.digest:
+                    self._tell_omissions(published)
                 mesh = replace(mesh, archives=tuple(published.archives))
                 return await self._apply(mesh, published)
             except Exception as error:  # noqa: BLE001 - other meshes are still to be looked at
                 return self._store_unchanged(mesh, *_outcome_of(error))
+
+    def _tell_omissions(self, published: _Published) -> None:
+        self._session.progress.note("\n".join([*published.omissions, *published.effect]))
 
     def _store_unchanged(self, mesh: FollowedMesh, word: str, why: str, exit_code: int) -> int:
         """Store that nothing was changed, and say why."""
@@ -515,7 +519,10 @@ class Follower:
         )
         written = to_toml(made.mesh, made.omissions, mesh.source)
         name = str(made.mesh["name"])
-        return _Published(name, written, omissions=made.omissions, empty=not made.tasks)
+        told = tuple(omission_lines(made.omissions))
+        return _Published(
+            name, written, omissions=told, effect=made.effect_lines, empty=not made.tasks
+        )
 
     async def _own_name(self) -> str:
         nodes = (await self._session.client.nodes()).items
@@ -552,6 +559,7 @@ class Follower:
         changed = any(record[verb] for verb in ("created", "edited", "ended"))
         done = " ".join(done_view(record).partition(": ")[2].split())
         text = done if changed or exit_code else change_summary(analysis)
+        text = "; ".join([text, *published.effect])
         word = "failed" if exit_code else "changed" if changed else "in step"
         outcome = FollowOutcome(
             session.clock.now(), word, text, published.digest, drift, len(published.omissions)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from node.pscheduler.psconfig.template import Omission
 
 IMPORTED = RecordLayout(
-    "mesh,omissions,tasks,file",
+    "mesh,omissions,tasks,left_out,file",
     key="file",
 )
 
@@ -72,7 +72,7 @@ async def import_template(
     made = await templates.translate_template(
         session, text, source, read, name=name, named=nodes_by_address(named)
     )
-    session.progress.note("\n".join(omission_lines(made.omissions)))
+    session.progress.note("\n".join([*omission_lines(made.omissions), *made.effect_lines]))
     if not made.tasks:
         session.progress.note("Nothing of the template can be measured with the nodes known here.")
         return InvalidDocument.exit_code
@@ -87,6 +87,7 @@ async def import_template(
         "mesh": made.mesh,
         "omissions": [vars(omission) for omission in made.omissions],
         "tasks": made.tasks,
+        "left_out": made.left_out,
         "file": file,
     }
     session.output.print_one(record, IMPORTED, lambda _: "" if file else written.rstrip())
@@ -109,9 +110,7 @@ def nodes_by_address(words: Sequence[str]) -> Mapping[str, str]:
 
 def omission_lines(omissions: Sequence[Omission]) -> list[str]:
     """Return lines on what the mesh file lacks or says differently than the template."""
-    return [
-        printable_text(f"! {omission.pointer or '/'}: {omission.why}") for omission in omissions
-    ]
+    return [printable_text(f"! {omission.sentence}") for omission in omissions]
 
 
 def write_private(path: Path, text: str) -> None:

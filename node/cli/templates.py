@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from node.cli.published import Documents, resolved_reference
-from node.execution import jq
-from node.model.contexts import offered_contexts
+from node.execution import jq, netlink
+from node.model.contexts import ContextKind, offered_contexts
 from node.model.errors import FieldFault, InvalidDocument
 from node.pscheduler.psconfig import template as templates
 from node.pscheduler.psconfig.nodes import KnownNode, NodeFinder
@@ -89,8 +89,9 @@ async def translate_template(
     nodes, tools = await asyncio.gather(session.client.nodes(), session.client.tools())
     ips = await resolve_addresses([*_hosts(template), *(node.address for node in nodes.items)])
     own = next((node for node in nodes.items if node.is_self), None)
+    known = [_known_node(node, is_here=part and node is own) for node in nodes.items]
     fleet = Fleet(
-        NodeFinder(map(_known_node, nodes.items), named or {}, ips),
+        NodeFinder(known, named or {}, ips),
         {node.name for node in nodes.items},
         {tool.name: tool.tests for tool in tools.items},
         LANGUAGES,
@@ -98,7 +99,8 @@ async def translate_template(
         own.name if part and own is not None else None,
         _addresses(own, ips) if part and own is not None else None,
     )
-    mesh = await translate_with_jq(template, name or name_of(template, source), fleet)
+    now = session.clock.now()
+    mesh = await translate_with_jq(template, name or name_of(template, source), fleet, now)
     return replace(mesh, omissions=(*told, *mesh.omissions))
 
 
@@ -109,7 +111,9 @@ def name_of(template: Mapping[str, Any], source: str) -> str:
     return str(shown) if shown else Path(source.partition("?")[0]).stem or "psconfig"
 
 
-async def translate_with_jq(template: dict[str, Any], name: str, fleet: Fleet) -> Translated:
+async def translate_with_jq(
+    template: dict[str, Any], name: str, fleet: Fleet, now: int
+) -> Translated:
     """Translate a template in rounds: jq programs met in one are run together before the next.
 
     :raises InvalidDocument: each answer leads to other programs, or it takes too much work.
@@ -119,7 +123,7 @@ async def translate_with_jq(template: dict[str, Any], name: str, fleet: Fleet) -
         async with asyncio.timeout(WORK_S * 2):
             for _ in range(_PASSES):
                 with _limited_work(WORK_S):
-                    mesh = translate(template, name, fleet, programs.output)
+                    mesh = translate(template, name, fleet, programs.output, now=now)
                 if not programs.asked:
                     return mesh
                 await programs.run()
@@ -224,11 +228,24 @@ async def resolve_addresses(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _known_node(node: Node) -> KnownNode:
-    return KnownNode(node.name, node.address, node.url, offered_contexts(node.attributes))
+def _known_node(node: Node, *, is_here: bool) -> KnownNode:
+    """Return a node as templates may mean it; ``is_here``: this host is its own."""
+    contexts = offered_contexts(node.attributes)
+    if is_here:
+        contexts |= own_addresses(contexts)
+    return KnownNode(node.name, node.address, node.url, contexts)
+
+
+def own_addresses(offered: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of this host by context, unless its owner has listed some of them."""
+    kind = f"{ContextKind.ADDRESS}:"
+    if any(word.startswith(kind) for word in offered):
+        return {}
+    return {f"{kind}{address}": str(address) for address in netlink.addresses()}
 
 
 def _addresses(node: Node, ips: Ips) -> list[str]:
     """Return names and IP addresses by which a template may mean the node."""
-    contexts = offered_contexts(node.attributes).values()
+    offered = offered_contexts(node.attributes)
+    contexts = [*offered.values(), *own_addresses(offered).values()]
     return list(dict.fromkeys([node.address, *ips.get(node.address.lower(), ()), *contexts]))

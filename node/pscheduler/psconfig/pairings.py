@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from node.pscheduler.psconfig.addresses import Address, AddressBook, Selected
@@ -25,7 +25,10 @@ class Pairing:
 
 
 def pairings(name: str, task: Document, book: AddressBook) -> Iterator[Pairing]:
-    """Yield what a task of the template is for."""
+    """Yield what a task of the template is for.
+
+    One that another number of addresses should schedule is for nobody, as there.
+    """
     wanted = task.get("scheduled-by", 0)
     if wanted < 0:
         book.report.add(pointer("tasks", name, "scheduled-by"), "is no index: the first counts")
@@ -34,7 +37,11 @@ def pairings(name: str, task: Document, book: AddressBook) -> Iterator[Pairing]:
     for addresses in _combinations(str(task.get("group")), name, book):
         if any(address.disabled for address in addresses):
             continue
-        first = addresses[min(wanted, len(addresses) - 1)]
+        if wanted >= len(addresses):
+            why = f"is {wanted}, and its group gives {len(addresses)} addresses, counted from 0"
+            book.report.add(pointer("tasks", name, "scheduled-by"), why, tasks=1)
+            continue
+        first = addresses[wanted]
         able = [address for address in addresses if not address.no_agent]
         if not able:
             skipped += 1
@@ -50,7 +57,9 @@ def pairings(name: str, task: Document, book: AddressBook) -> Iterator[Pairing]:
 def _combinations(group: str, task: str, book: AddressBook) -> Iterator[tuple[Address, ...]]:
     entry = book.template["groups"].get(group)
     if entry is None:
-        book.report.add(pointer("tasks", task, "group"), f"there is no group {group}")
+        book.report.add(
+            pointer("tasks", task, "group"), f"there is no group {group}: it measures nothing"
+        )
         return
     at = pointer("groups", group)
     label = entry.get("default-address-label")
@@ -61,13 +70,15 @@ def _combinations(group: str, task: str, book: AddressBook) -> Iterator[tuple[Ad
                     yield (address,)
         case "mesh":
             each = _selected_addresses(entry, "addresses", at, book)
-            yield from _pairs(entry, each, each, book)
+            yield from _pairs(entry, product(each, each), book)
         case "disjoint":
             left = _selected_addresses(entry, "a-addresses", at, book)
             right = _selected_addresses(entry, "b-addresses", at, book)
-            yield from _pairs(entry, left, right, book)
+            ways = [product(left, right)]
             if entry.get("unidirectional") is not True:
-                yield from _pairs(entry, right, left, book)
+                ways.append(product(right, left))
+            # Members of both sides are paired once.
+            yield from _pairs(entry, dict.fromkeys(chain.from_iterable(ways)), book)
         case other:
             book.report.add(f"{at}/type", f"there is no type {other!r}")
 
@@ -83,12 +94,12 @@ def _selected_addresses(entry: Document, member: str, at: str, book: AddressBook
 
 
 def _pairs(
-    entry: Document, left: Sequence[Selected], right: Sequence[Selected], book: AddressBook
+    entry: Document, chosen: Iterable[tuple[Selected, Selected]], book: AddressBook
 ) -> Iterator[tuple[Address, ...]]:
     label = entry.get("default-address-label")
     scope = entry.get("excludes-self", "host")
     excluded = set(_excluded_pairs(entry, book))
-    for one, other in product(left, right):
+    for one, other in chosen:
         if (one, other) in excluded:
             continue
         near, far = book.address(one, label, other.name), book.address(other, label, one.name)
@@ -97,7 +108,7 @@ def _pairs(
 
 
 def _is_itself(near: Address, far: Address, scope: Any) -> bool:
-    same_host = near.host is not None and near.host == far.host
+    same_host = near.host is not None and near.host.lower() == (far.host or "").lower()
     same_address = near.parent.lower() == far.parent.lower()
     return {"host": same_host or same_address, "disabled": False}.get(scope, same_address)
 

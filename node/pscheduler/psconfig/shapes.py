@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +16,26 @@ _FEW = 4
 
 
 def slug(text: str, prefix: str = "x") -> str:
-    """Return a name as mesh files have them: small letters, digits and dashes."""
-    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    """Return a name as mesh files have them: small letters, digits and dashes.
+
+    Letters with marks lose these: ö becomes o, and ß becomes ss.
+    """
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    plain = re.sub(r"[^a-z0-9]+", "-", bare).strip("-")
     return (plain if plain[:1].isalpha() else f"{prefix}-{plain}".rstrip("-"))[:_NAME_MAX].rstrip(
         "-"
     )
+
+
+def unused_name(wanted: str, taken: Container[str]) -> str:
+    """Return a name, with a number if it is taken, shortened if it would be too long by that."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        ending = f"-{number}"
+        name = wanted[: _NAME_MAX - len(ending)].rstrip("-") + ending
+    return name
 
 
 @dataclass
@@ -35,10 +51,8 @@ class Names:
         identity = (wanted, content if key is None else key)
         if (name := self._given.get(identity)) is not None:
             return name
-        name, number = wanted, 1
-        while name in self.contents or name in self.taken:
-            number += 1
-            name = f"{wanted[: _NAME_MAX - 4]}-{number}"
+        name = unused_name(wanted, self.taken)
+        self.taken.add(name)
         self._given[identity] = name
         self.contents[name] = content
         return name

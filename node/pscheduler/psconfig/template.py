@@ -90,6 +90,7 @@ MEMBERS: Mapping[str, Mapping[str, _Kind]] = {
         "start": _TEXT,
         "until": _TEXT,
         "repeat": _TEXT,
+        "repeat-cron": _TEXT,
         "slip": _TEXT,
         "sliprand": _FLAG,
         "max-runs": _NUMBER,
@@ -113,34 +114,55 @@ MEMBERS: Mapping[str, Mapping[str, _Kind]] = {
 
 _NAMED = tuple(MEMBERS)
 _REQUIRED = ("addresses", "groups", "tests", "tasks")
-"""A template without includes needs these sections."""
+"""A template needs these sections, or what it includes; they may be empty."""
 
 
 @dataclass(frozen=True, order=True)
 class Omission:
     """Something of a template that the mesh file does not have, or has differently.
 
-    ``pointer`` (RFC 6901) is its place in the template.
+    ``pointer`` (RFC 6901) is its place in the template, ``tasks`` how many tasks are left out
+    because of it.
     """
 
     pointer: str
     why: str
+    tasks: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """Return its place, why, and its effect."""
+        effect = f" ({tasks_text(self.tasks)} left out)" if self.tasks else ""
+        return f"{self.pointer or '/'}: {self.why}{effect}"
+
+
+def tasks_text(count: int) -> str:
+    """Return a number of tasks in words."""
+    return "1 task" if count == 1 else f"{count:,} tasks"
 
 
 @dataclass
 class Report:
     """Collects omissions, each once."""
 
-    _omissions: dict[Omission, None] = field(default_factory=dict)
+    _tasks: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def add(self, pointer: str, why: str) -> None:
-        """Report why a part of the template is left out or changed; the same is kept once."""
-        self._omissions[Omission(pointer, why)] = None
+    def add(self, pointer: str, why: str, tasks: int = 0) -> None:
+        """Report why a part of the template is left out or changed; the same is kept once.
+
+        ``tasks`` are left out because of it, besides those for which it was reported before.
+        """
+        self._tasks[pointer, why] = self._tasks.get((pointer, why), 0) + tasks
 
     @property
     def omissions(self) -> tuple[Omission, ...]:
         """Return what was reported, in that order."""
-        return tuple(self._omissions)
+        return tuple(Omission(*place, tasks) for place, tasks in self._tasks.items())
+
+    @property
+    def tasks_left_out(self) -> int:
+        """Return how many tasks are left out."""
+        return sum(self._tasks.values())
 
 
 def pointer(*steps: object) -> str:
@@ -230,6 +252,7 @@ def with_includes(template: Document, included: Mapping[str, Document], report: 
                         f"the one that {url} has of this name is not used: an entry here counts",
                     )
                 whole[name].setdefault(entry, content)
-    if faults := [FieldFault(f"/{name}", "is missing") for name in _REQUIRED if not whole[name]]:
+    given = {name for each in (template, *included.values()) for name in each}
+    if faults := [FieldFault(f"/{name}", "is missing") for name in _REQUIRED if name not in given]:
         raise InvalidDocument(faults)
     return whole

@@ -11,23 +11,33 @@ running them is not pure.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from node.model import contexts, times
 from node.model.errors import FieldFault, InvalidDocument
-from node.model.moments import parse_moment
+from node.model.loopback import is_loopback
+from node.model.urls import split_url
 from node.model.wire.tasks import PRIORITY_MAX
 from node.pscheduler import archives
-from node.pscheduler import times as their_times
 from node.pscheduler.psconfig.addresses import Address, AddressBook
 from node.pscheduler.psconfig.nodes import NodeFinder, Place
 from node.pscheduler.psconfig.pairings import Pairing, pairings
-from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug
-from node.pscheduler.psconfig.template import MEMBERS, Document, Omission, Report, pointer
+from node.pscheduler.psconfig.schedules import UnusableSchedule, schedule_of
+from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug, unused_name
+from node.pscheduler.psconfig.template import (
+    MEMBERS,
+    Document,
+    Omission,
+    Report,
+    pointer,
+    tasks_text,
+)
 from node.pscheduler.psconfig.variables import JqProgram, Scope, VariableError, expand
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import ParleyTest
@@ -42,12 +52,18 @@ _WHAT_IS_MEASURED = frozenset([
 ])  # fmt: skip
 """Members of specs without which something else would be measured."""
 _UNKNOWN = {
-    "_meta": "a mesh file has no descriptions",
-    "lead-bind-address": "a node uses its own address towards others: PARLEY_ADDRESS",
+    "_meta": "serves variables alone: a mesh file has no descriptions",
+    "lead-bind-address": "is not used: a node has its own address towards others, PARLEY_ADDRESS",
     "match-filters": "is no member: it is called match-filter",
 }
+_FEW = 3
+"""Up to so many entries with the same unknown member are named one by one."""
 TASKS_MAX = 50_000
 """Maximum number of pairs of a template."""
+_AT_LEAD = (
+    "differs: it is on the host that leads the tasks, which is the one where this file is applied; "
+    "a node that follows the template leads its own"
+)
 _CONTEXTS = {"linuxnns": ("namespace", "namespace")}
 """By context of pScheduler: ours, and the member of its data that names it."""
 
@@ -76,9 +92,19 @@ class Translated:
     mesh: Document
     omissions: tuple[Omission, ...]
     tasks: int
-    """Number of pairs that were translated."""
+    """Number of tasks that it has."""
+    left_out: int = 0
+    """Number of tasks of the template that it has not."""
     strangers: tuple[str, ...] = ()
     """Hosts that take part in the template, and are no nodes known here, sorted."""
+
+    @property
+    def effect_lines(self) -> tuple[str, ...]:
+        """Return how many tasks are left out, and how many remain; nothing if none is."""
+        if not self.left_out:
+            return ()
+        verb = "is" if self.left_out == 1 else "are"
+        return (f"{tasks_text(self.left_out)} {verb} left out; {self.tasks:,} apply",)
 
 
 @dataclass(frozen=True)
@@ -103,22 +129,32 @@ class _Wanted:
 
 
 class _Left(Exception):
-    """A pair that is left out; the report says why."""
+    """A task that is left out: because of a place in the template, and why."""
+
+    def __init__(self, pointer: str, why: str) -> None:
+        super().__init__(why)
+        self.pointer = pointer
+        self.why = why
 
 
-def translate(template: Document, name: str, fleet: Fleet, jq: JqProgram) -> Translated:
+def translate(
+    template: Document, name: str, fleet: Fleet, jq: JqProgram, *, now: int
+) -> Translated:
     """Return the mesh file of a template whose includes are in it already.
 
     :raises InvalidDocument: it gives too many tasks.
     """
-    return _Translation(template, name, fleet, jq).mesh()
+    return _Translation(template, name, fleet, jq, now).mesh()
 
 
 class _Translation:
     """One template while it is translated."""
 
-    def __init__(self, template: Document, name: str, fleet: Fleet, jq: JqProgram) -> None:
+    def __init__(
+        self, template: Document, name: str, fleet: Fleet, jq: JqProgram, now: int
+    ) -> None:
         self._template = template
+        self._now = now
         self._name = name
         self._fleet = fleet
         self._jq = jq
@@ -147,34 +183,42 @@ class _Translation:
             "measure": self._measures,
         }
         kept = {key: value for key, value in mesh.items() if value}
-        strangers = tuple(sorted(self._strangers))
-        return Translated(kept, self._report.omissions, self._count, strangers)
+        report, strangers = self._report, tuple(sorted(self._strangers))
+        return Translated(kept, report.omissions, self._count, report.tasks_left_out, strangers)
 
     def _report_unknown_members(self) -> None:
         """Report members that a mesh file has no place for."""
         if "_meta" in self._template:
-            self._report.add("/_meta", "a mesh file has no descriptions")
+            self._report.add("/_meta", _UNKNOWN["_meta"])
         for section, members in MEMBERS.items():
+            found: dict[str, list[str]] = {}
             for name, entry in self._template[section].items():
                 for member in sorted(set(entry) - set(members)):
                     if section != "subtasks" and not member.startswith("#"):
-                        why = _UNKNOWN.get(member, "has no counterpart")
-                        self._report.add(pointer(section, name, member), why)
+                        found.setdefault(member, []).append(name)
+            for member, names in found.items():
+                self._report_unknown_member(section, member, names)
         for name in self._template["subtasks"]:
             why = "subtasks have no counterpart; an entry may follow another one: after"
             self._report.add(pointer("subtasks", name), why)
 
+    def _report_unknown_member(self, section: str, member: str, names: Sequence[str]) -> None:
+        why = _UNKNOWN.get(member, "has no counterpart")
+        if len(names) > _FEW:
+            self._report.add(pointer(section), f"{member} of {len(names)} entries {why}")
+            return
+        for name in names:
+            self._report.add(pointer(section, name, member), why)
+
     # One task of the template
 
     def _translate_task(self, name: str, task: Document) -> None:
-        test = self._template["tests"].get(task.get("test"))
-        if test is None:
-            self._report.add(pointer("tasks", name, "test"), f"there is no test {task.get('test')}")
-            return
-        language = self._fleet.languages.get(str(test.get("type")))
-        if language is None:
-            at = pointer("tests", task["test"], "type")
-            self._report.add(at, f"there is no test {test.get('type')} here")
+        try:
+            test, language = self._test_of(name, task)
+            schedule = self._schedule(name, task)
+        except _Left as left:
+            count = sum(1 for _ in self._own_pairings(name, task))
+            self._report.add(left.pointer, left.why, count)
             return
         for member in ("reference", "subtasks"):
             if task.get(member):
@@ -182,14 +226,29 @@ class _Translation:
                 if member == "subtasks":
                     why = "subtasks have no counterpart; an entry may follow another one: after"
                 self._report.add(pointer("tasks", name, member), why)
-        schedule = self._schedule(name, task)
         room = TASKS_MAX - self._count + 1
         wanted = list(islice(self._wanted_tasks(name, task, test, language, schedule), room))
-        self._count += len(wanted)
-        if self._count > TASKS_MAX:
+        if len(wanted) == room:
             fault = f"gives more than {TASKS_MAX:,} tasks; divide the template"
             raise InvalidDocument([FieldFault(pointer("tasks", name), fault)])
         self._add_entries(name, task, wanted)
+
+    def _test_of(self, name: str, task: Document) -> tuple[Document, Language]:
+        test = self._template["tests"].get(task.get("test"))
+        if test is None:
+            raise _Left(pointer("tasks", name, "test"), f"there is no test {task.get('test')}")
+        language = self._fleet.languages.get(str(test.get("type")))
+        if language is None:
+            at = pointer("tests", task["test"], "type")
+            raise _Left(at, f"there is no test {test.get('type')} here")
+        return test, language
+
+    def _own_pairings(self, name: str, task: Document) -> Iterator[Pairing]:
+        """Yield what a task of the template is for, of the part that is wanted."""
+        for pairing in pairings(name, task, self._book):
+            leader = self._place(pairing.scheduled_by)
+            if self._fleet.own in (None, leader and leader.node):
+                yield pairing
 
     def _wanted_tasks(
         self,
@@ -199,14 +258,11 @@ class _Translation:
         language: Language,
         schedule: Document | None,
     ) -> Iterator[_Wanted]:
-        for pairing in pairings(name, task, self._book):
-            leader = self._fleet.finder.find(pairing.scheduled_by.parent)
-            if self._fleet.own not in (None, leader and leader.node):
-                continue
+        for pairing in self._own_pairings(name, task):
             try:
                 yield self._wanted_task(name, task, test, language, schedule, pairing)
-            except _Left:
-                continue
+            except _Left as left:
+                self._report.add(left.pointer, left.why, tasks=1)
 
     def _wanted_task(
         self,
@@ -225,6 +281,9 @@ class _Translation:
             found = fitted_to_interval(found, times.parse_duration(repeat))
         contexts = self._contexts(found, pairing)
         ends = self._ends(found, at)
+        if "dest" in found.spec and ends[0] == ends[1]:
+            why = f"{ends[0]} is at both ends, and no node measures to itself"
+            raise _Left(pointer("groups", str(task.get("group"))), why)
         kept = {key: value for key, value in found.spec.items() if key not in _ENDS}
         timing = schedule
         if timing is None and found.repeat is not None:
@@ -234,7 +293,7 @@ class _Translation:
             *ends,
             found.type,
             kept,
-            tuple(self._archive_names_of(task, pairing, scope)),
+            tuple(self._archive_names_of(name, task, pairing, scope)),
             contexts,
             timing,
             self._tools(name, task, found),
@@ -264,21 +323,18 @@ class _Translation:
         try:
             return expand(value, scope)
         except VariableError as error:
-            self._report.add(at, str(error))
-            raise _Left from None
+            raise _Left(at, str(error)) from None
 
     def _translate_test(
         self, language: Language, spec: Any, pairing: Pairing, at: str
     ) -> ParleyTest:
         if not isinstance(spec, dict):
-            self._report.add(at, "is no object")
-            raise _Left
+            raise _Left(at, "is no object")
         try:
             language.check(spec)
             found = self._translate_relaxed(language, spec, pairing, at)
         except Refusal as refusal:
-            self._report.add(at, refusal.text)
-            raise _Left from None
+            raise _Left(at, refusal.text) from None
         for note in found.notes:
             self._report.add(at, f"makes no difference: {note}")
         places = [self._node_of_host(name, pairing) for name in found.participants]
@@ -323,21 +379,39 @@ class _Translation:
         place = self._fleet.finder.find(host)
         if place is None:
             for address in pairing.addresses:
-                if host in (address.address, address.pscheduler) and address.parent != host:
-                    place = self._fleet.finder.find(address.parent)
+                if host in (address.address, address.pscheduler):
+                    place = self._place(address)
         if place is None:
             at = next((a.pointer for a in pairing.addresses if a.address == host), "/addresses")
             ways = f"https://{host}:8642, or https://{host}/pscheduler if it runs that"
-            why = f"{host} is no node that is known here: parley node add {ways}"
-            self._report.add(at, why)
             self._strangers.add(host)
-            raise _Left
+            raise _Left(at, f"{host} is no node that is known here: parley node add {ways}")
         return place
+
+    def _place(self, address: Address) -> Place | None:
+        """Return the node of an address: its own, or that of another address of its host."""
+        place = self._fleet.finder.find(address.parent)
+        if place is None and address.host is not None:
+            return self._places_of_hosts.get(address.host)
+        return place
+
+    @cached_property
+    def _places_of_hosts(self) -> Mapping[str, Place]:
+        """Return the nodes of hosts of the template, by the addresses that are known of each."""
+        found: dict[str, Place] = {}
+        for entry in self._template["addresses"].values():
+            host, place = entry.get("host"), self._fleet.finder.find(str(entry.get("address")))
+            if host is not None and place is not None:
+                found.setdefault(host, Place(place.node))
+        return found
 
     def _contexts(self, found: ParleyTest, pairing: Pairing) -> dict[str, str]:
         """Return where participants measure, if not as usual.
 
-        :raises _Left: a node does not measure from where the template wants.
+        An address by which a node is not known is taken for one of its host, which knows better:
+        it refuses the task otherwise.
+
+        :raises _Left: there is no such place.
         """
         found_at: dict[str, str] = {}
         for number, node in enumerate(found.participants):
@@ -349,45 +423,44 @@ class _Translation:
             if not words and place is not None and place.node == node and place.context:
                 words = [place.context]
             if len(words) > 1:
-                self._report.add(address.pointer, "several contexts at once have no counterpart")
-                raise _Left
-            if not words and (place is None or place.node != node):
-                why = (
-                    f"{node} does not measure from {wanted}: its owner allows that with "
-                    f"PARLEY_CONTEXTS=address:{wanted}"
-                )
-                self._report.add(address.pointer, why)
-                raise _Left
+                raise _Left(address.pointer, "several contexts at once have no counterpart")
+            if not words and place is None:
+                words = [self._own_address(node, wanted, address)]
+            if not words and place is not None and place.node != node:
+                why = f"{node} cannot measure from {wanted}: that is {place.node}"
+                raise _Left(address.pointer, why)
             found_at |= dict.fromkeys([node] if words else [], "".join(words))
         return found_at
+
+    def _own_address(self, node: str, wanted: str, address: Address) -> str:
+        """Return the context of an address of a node's host."""
+        for text in (wanted, *self._fleet.known_ips.get(wanted.lower(), ())):
+            with contextlib.suppress(ValueError):
+                return str(contexts.parse(f"address:{text.strip('[]')}"))
+        why = f"{node} is to measure from {wanted}, whose address is not known here"
+        raise _Left(address.pointer, why)
 
     def _context(self, name: str, address: Address) -> str | None:
         entry = self._template["contexts"].get(name)
         at = pointer("contexts", name)
         if entry is None:
-            self._report.add(address.pointer, f"there is no context {name}")
-            raise _Left
+            raise _Left(address.pointer, f"there is no context {name}")
         kind, data = str(entry.get("context")), entry.get("data")
         if kind == "changenothing":
             return None
         if kind not in _CONTEXTS or not isinstance(data, dict):
-            self._report.add(at, f"the context {kind} has no counterpart")
-            raise _Left
+            raise _Left(at, f"the context {kind} has no counterpart")
         ours, member = _CONTEXTS[kind]
         try:
             return str(contexts.parse(f"{ours}:{data.get(member)}"))
         except ValueError as error:
-            self._report.add(f"{at}/data", str(error))
-            raise _Left from None
+            raise _Left(f"{at}/data", str(error)) from None
 
     def _ends(self, found: ParleyTest, at: str) -> Pair:
         """Return source and dest; they are the same where there is no far end."""
         named = found.participants
         if len(named) > 2:  # noqa: PLR2004 - a mesh has pairs
-            self._report.add(
-                at, f"a mesh measures in pairs, and this has {len(named)} participants"
-            )
-            raise _Left
+            raise _Left(at, f"a mesh measures in pairs, and this has {len(named)} participants")
         source, dest = found.spec.get("source") or named[0], found.spec.get("dest")
         if dest is None:
             return source, named[-1]
@@ -402,22 +475,31 @@ class _Translation:
         names = [*task.get("archives", ()), *host.get("archives", ())]
         return [name for name in dict.fromkeys(names) if name in self._template["archives"]]
 
-    def _archive_names_of(self, task: Document, pairing: Pairing, scope: Scope) -> Iterator[str]:
+    def _archive_names_of(
+        self, label: str, task: Document, pairing: Pairing, scope: Scope
+    ) -> Iterator[str]:
         for name in task.get("archives", ()):
             if name not in self._template["archives"]:
-                self._report.add("/tasks", f"there is no archive {name}")
+                why = f"there is no archive {name}: its results do not go there"
+                self._report.add(pointer("tasks", label, "archives"), why)
+        known: list[Document] = []
         for name in self._archive_names(task, pairing):
             at = pointer("archives", name)
             entry = {k: v for k, v in self._template["archives"][name].items() if k != "_meta"}
+            if entry in known:  # under another name
+                continue
+            known.append(entry)
             given = self._expand(entry, scope, at)
             # Archives of a template may have all members, whatever their schema says.
             try:
                 translated = archives.to_parley({**given, "schema": archives.SCHEMA_MAX})
             except Refusal as refusal:
-                self._report.add(at, refusal.text)
+                self._report.add(at, f"{refusal.text} Results do not go there")
                 continue
             for note in translated.notes:
                 self._report.add(at, f"differs: {note}")
+            if self._fleet.own is None and _is_at_lead(translated.choice.spec):
+                self._report.add(at, _AT_LEAD)
             choice = translated.choice.model_dump(mode="json", exclude_defaults=True)
             choice["spec"] = {k: v for k, v in choice.get("spec", {}).items() if v is not None}
             yield self._archives.of(slug(name, "archive"), choice, json.dumps(choice))
@@ -441,9 +523,16 @@ class _Translation:
             return None
         entry = self._template["schedules"].get(wanted)
         if entry is None:
-            self._report.add(pointer("tasks", name, "schedule"), f"there is no schedule {wanted}")
-            return None
-        return schedule_of(entry, pointer("schedules", wanted), self._report)
+            raise _Left(pointer("tasks", name, "schedule"), f"there is no schedule {wanted}")
+        try:
+            schedule = schedule_of(entry, self._now)
+        except UnusableSchedule as refused:
+            steps = [refused.member] if refused.member else []
+            raise _Left(pointer("schedules", wanted, *steps), str(refused)) from None
+        if "cron" in schedule and "repeat" in entry:
+            why = f"differs: {entry['repeat']} is the cron {schedule['cron']}, in UTC"
+            self._report.add(pointer("schedules", wanted, "repeat"), why)
+        return schedule
 
     # Entries
 
@@ -452,6 +541,10 @@ class _Translation:
         for each in wanted:
             _group(each, by_terms.setdefault(each.terms, []))
         entries = [entry for several in by_terms.values() for entry in several]
+        if same := len(wanted) - sum(len(_distinct_pairs(entry)) for entry in entries):
+            why = f"{same} tasks are the same as others here: their addresses are of the same nodes"
+            self._report.add(pointer("tasks", name), why)
+        self._count += len(wanted) - same
         label = slug(name, "task")
         for entry in entries:
             sources = {each.source for each in entry}
@@ -459,16 +552,13 @@ class _Translation:
             self._add_entry(self._unique_label(f"{label}{suffix}"), task, entry)
 
     def _unique_label(self, wanted: str) -> str:
-        label, number = wanted, 1
-        while label in self._labels:
-            number += 1
-            label = f"{wanted}-{number}"
+        label = unused_name(wanted, self._labels)
         self._labels.add(label)
         return label
 
     def _add_entry(self, label: str, task: Document, entry: Sequence[_Wanted]) -> None:
         first = entry[0]
-        pairs = list(dict.fromkeys((each.source, each.dest) for each in entry))
+        pairs = _distinct_pairs(entry)
         test = {"type": first.test, "spec": dict(first.spec), "tools": list(first.tools)}
         used = {key: value for key, value in test.items() if value}
         group = str(task.get("group"))
@@ -508,6 +598,17 @@ class _Translation:
         return sides
 
 
+def _distinct_pairs(entry: Sequence[_Wanted]) -> list[Pair]:
+    return list(dict.fromkeys((each.source, each.dest) for each in entry))
+
+
+def _is_at_lead(spec: Mapping[str, Any]) -> bool:
+    """Return whether an archive is on the host that delivers."""
+    parts = split_url(str(spec.get("url", "")))
+    host = spec.get("host") or (parts and parts.hostname)
+    return host is not None and is_loopback(str(host))
+
+
 def _refusal_of(language: Language, spec: Document, hosts: Sequence[str]) -> str | None:
     """Return why a spec has no counterpart here; None if it has one."""
     try:
@@ -530,34 +631,3 @@ def _group(each: _Wanted, entries: list[list[_Wanted]]) -> None:
             entry.append(each)
             return
     entries.append([each])
-
-
-def schedule_of(entry: Document, at: str, report: Report) -> Document:
-    """Return a schedule of ours for one of a template."""
-    schedule: Document = {"slip": "PT0S"}
-    readers = {"start": _moment, "until": _moment, "repeat": _duration, "slip": _duration}
-    for member, read in readers.items():
-        if (value := entry.get(member)) is None:
-            continue
-        try:
-            schedule[member] = read(str(value))
-        except ValueError:
-            report.add(f"{at}/{member}", f"{value} has no counterpart; it is left out")
-    if entry.get("sliprand") is True:
-        schedule["slip_random"] = True
-    if (runs := entry.get("max-runs", 1)) < 1:
-        report.add(f"{at}/max-runs", "must be at least 1; it is left out")
-    elif "max-runs" in entry:
-        schedule["max_runs"] = runs
-    return schedule
-
-
-def _duration(text: str) -> str:
-    return times.format_duration(their_times.parse_duration(text))
-
-
-def _moment(text: str) -> str:
-    if text.removeprefix("@").startswith("P"):
-        parse_moment(text, toward=1)
-        return text
-    return times.format_instant(their_times.parse_instant(text))

@@ -27,7 +27,7 @@ def _head_lines(
         yield "#"
         yield "# What this file does not have, or has differently, by its place in the template:"
         for omission in omissions:
-            yield f"#   {_single_line(omission.pointer or '/')}: {_single_line(omission.why)}"
+            yield f"#   {_single_line(omission.sentence)}"
     yield f"name = {_toml_value(mesh['name'])}"
 
 

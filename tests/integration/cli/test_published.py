@@ -165,7 +165,7 @@ async def test_a_template_has_so_much_time(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("node.cli.templates.WORK_S", 0.2)
     fleet = Fleet(NodeFinder([], {}, {}), set(), {}, LANGUAGES)
     with pytest.raises(InvalidDocument) as refused:
-        await translate_with_jq(whole, "m", fleet)
+        await translate_with_jq(whole, "m", fleet, 0)
     assert "takes more than 0.2 s of work" in refused.value.faults[0].detail
 
 

@@ -82,7 +82,7 @@ def translated(
         own,
         None if own is None else [f"{own}.example"],
     )
-    return translate(whole, "Example Mesh", fleet, jq)
+    return translate(whole, "Example Mesh", fleet, jq, now=NOW)
 
 
 def pairs_of(mesh: Translated, nodes: Sequence[KnownNode] = NODES) -> set[str]:
@@ -101,6 +101,127 @@ def pairs_of(mesh: Translated, nodes: Sequence[KnownNode] = NODES) -> set[str]:
         spec = terms[pair.measure].document(key, pair.source, pair.dest)["test"]["spec"]
         parley_tests()[terms[pair.measure].test].spec_model.model_validate(spec)
     return set(expansion.pairs)
+
+
+SCHEDULES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"repeat": "P1M"}, {"cron": "0 0 1 * *"}),
+    ({"repeat": "P3M", "start": "2026-12-15T06:30:00+01:00"}, {"cron": "30 5 15 3,6,9,12 *"}),
+    ({"repeat": "P1Y", "start": "2027-02-28T00:00:00Z"}, {"cron": "0 0 28 2 *"}),
+    ({"repeat": "P12M"}, {"cron": "0 0 1 1 *"}),
+    ({"repeat-cron": "*/10 * * * *"}, {"cron": "*/10 * * * *"}),
+    ({"repeat": "P1W", "slip": "P8D"}, {"repeat": "P7D", "slip": "P8D"}),
+    ({"repeat": "PT1H", "until": "P1D"}, {"repeat": "PT1H", "until": "P1D"}),
+    ({"until": "2027-01-01T00:00:00Z"}, {"slip": "PT0S"}),
+    ({"start": "2026-12-24T00:00:00Z", "max-runs": 2}, {"max_runs": 2}),
+]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), SCHEDULES)
+def test_schedules_are_kept(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """A schedule of a template has one of ours, also with months, which become cron fields."""
+    mesh = translated(changed(("schedules/often", theirs)))
+    assert len(pairs_of(mesh)) == mesh.tasks == 6
+    found = mesh.mesh["schedules"]["often"]
+    assert {name: found.get(name) for name in ours} == ours
+    assert ("until" in found) == ("until" in ours)
+    assert mesh.left_out == 0
+
+
+UNUSABLE: list[tuple[dict[str, Any], str]] = [
+    ({"repeat": "P5M"}, "/repeat"),
+    ({"repeat": "P1M2D"}, "/repeat"),
+    ({"repeat": "often"}, "/repeat"),
+    ({"repeat": "PT0S"}, "/repeat"),
+    ({"repeat": "P1M", "start": "2026-12-31T00:00:00Z"}, "/start"),
+    ({"repeat": "PT1H", "until": "2020-01-01T00:00:00Z"}, "/until"),
+    ({"until": "2020-01-01T00:00:00Z"}, "/until"),
+    ({"repeat": "P1D", "start": "2027-01-02T00:00:00Z", "until": "2027-01-01T00:00:00Z"}, "/until"),
+    ({"start": "2020-01-01T00:00:00Z"}, "/start"),
+    ({"repeat": "PT1H", "slip": "-PT1M"}, "/slip"),
+    ({"repeat": "PT1H", "max-runs": 0}, "/max-runs"),
+    ({"repeat-cron": "0 0 31 2 *"}, "/repeat-cron"),
+]
+
+
+@pytest.mark.parametrize(("theirs", "member"), UNUSABLE)
+def test_a_schedule_that_cannot_be_kept_leaves_its_tasks_out(
+    theirs: dict[str, Any], member: str
+) -> None:
+    """Tasks whose schedule is over, or cannot be read, are told and left out; the others apply."""
+    template = changed(("schedules/bad", theirs), ("tasks/bad", TEMPLATE["tasks"]["pings"]))
+    template["tasks"]["bad"] = {**template["tasks"]["pings"], "schedule": "bad"}
+    mesh = translated(template)
+    assert len(pairs_of(mesh)) == mesh.tasks == 6
+    [left] = mesh.omissions
+    assert (left.pointer, left.tasks) == (f"/schedules/bad{member}", 6)
+    assert mesh.effect_lines == ("6 tasks are left out; 6 apply",)
+
+
+def test_members_of_both_sides_are_paired_once() -> None:
+    """A disjoint group with common members has each ordered pair once, as it is counted."""
+    both = {
+        "type": "disjoint",
+        "a-addresses": [{"name": "a"}, {"name": "b"}],
+        "b-addresses": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
+    }
+    mesh = translated(changed(("groups/all", both)))
+    assert len(pairs_of(mesh)) == mesh.tasks == 6
+
+
+def test_two_addresses_of_one_node_measure_once() -> None:
+    """Tasks that would be the same here are made once, and that is told."""
+    mesh = translated(
+        changed(
+            ("addresses/also", {"address": "A.example."}),
+            ("groups/all/addresses", [{"name": "a"}, {"name": "also"}, {"name": "b"}]),
+        )
+    )
+    assert len(pairs_of(mesh)) == mesh.tasks == 2
+    assert "2 tasks are the same as others here" in why(mesh)["/tasks/pings"]
+    assert (mesh.left_out, "measures to itself" in why(mesh)["/groups/all"]) == (2, True)
+
+
+def test_names_that_become_equal_stay_names() -> None:
+    """Long names that differ at their ends are numbered within what a mesh file allows."""
+    long = "Österreich-Schweiz: Verlust- und Laufzeitmeßung für das Partnernetz 2026"
+    template = changed()
+    template["tasks"] = {f"{long} {each}": TEMPLATE["tasks"]["pings"] for each in range(12)}
+    mesh = translated(template)
+    assert len(pairs_of(mesh)) == 72
+    names = [measure["name"] for measure in mesh.mesh["measure"]]
+    assert names[0] == "osterreich-schweiz-verlust-und-laufzeitmessung-fur-das-partnern"
+    assert names[11] == "osterreich-schweiz-verlust-und-laufzeitmessung-fur-das-partn-12"
+
+
+@pytest.mark.parametrize("empty", [("addresses",), ("addresses", "groups", "tests", "tasks")])
+def test_an_emptied_template_has_no_tasks(empty: tuple[str, ...]) -> None:
+    """Sections may be empty, so that all tasks end; one without sections is broken."""
+    mesh = translated(changed(*((section, {}) for section in empty)))
+    assert (mesh.tasks, mesh.mesh.get("measure")) == (0, None)
+    with pytest.raises(InvalidDocument):
+        translated({"addresses": {}, "groups": {}, "tests": {}})
+
+
+def test_an_archive_of_the_lead_is_told() -> None:
+    """An archive at localhost is that of the lead: another one than there, unless each node leads its own."""
+    here = {"archiver": "http", "data": {"schema": 2, "_url": "http://localhost/x", "op": "put"}}
+    template = changed(("archives/here", here), ("tasks/pings/archives", ["here", "here"]))
+    template["archives"]["again"] = here
+    template["tasks"]["pings"]["archives"].append("again")
+    mesh = translated(template)
+    assert [measure["archives"] for measure in mesh.mesh["measure"]] == [["here"]]
+    assert "on the host that leads" in why(mesh)["/archives/here"]
+    assert why(translated(template, own="a")) == {}
+
+
+def test_members_of_many_entries_are_told_once() -> None:
+    """What every entry has, and a mesh file has no place for, is one line of the report."""
+    addresses = {
+        f"h{number}": {"address": f"{'abcd'[number % 4]}.example", "_meta": {"site": number}}
+        for number in range(40)
+    }
+    mesh = translated(changed(("addresses", addresses), ("groups/all/addresses", [])))
+    assert why(mesh)["/addresses"].startswith("_meta of 40 entries serves variables alone")
 
 
 def why(mesh: Translated) -> dict[str, str]:
@@ -282,11 +403,11 @@ def test_archives_are_kept_for_the_address_that_schedules() -> None:
         [used] = measure["archives"]
         assert measure["name"] == f"pings-{observers[used].removesuffix('.example')}"
         assert measure["shape"] == "star"
-    assert set(why(mesh)) == {"/archives/main/_meta", "/archives/old", "/tasks"}
+    assert set(why(mesh)) == {"/archives/main/_meta", "/archives/old", "/tasks/pings/archives"}
 
 
 def test_labels_and_remote_addresses_say_where_to_measure() -> None:
-    """A labelled address is a context of its node if that offers it, and is left out otherwise."""
+    """A labelled address is a context of its node, which refuses what is none of its host."""
     template = changed(
         ("addresses/a/labels", {"fast": {"address": "192.0.2.65"}}),
         ("addresses/b/labels", {"fast": {"address": "192.0.2.66"}}),
@@ -301,9 +422,54 @@ def test_labels_and_remote_addresses_say_where_to_measure() -> None:
     assert pairs_of(mesh, nodes) == {"pings/a/192.0.2.66", "pings/b/192.0.2.65"}
     [measure] = mesh.mesh["measure"]
     assert measure["contexts"] == {"a": "address:192.0.2.65", "b": "interface:eth1"}
-    lacking = translated(template)
-    assert lacking.tasks == 0
-    assert "PARLEY_CONTEXTS=address:192.0.2.65" in why(lacking)["/addresses/a"]
+    untold = translated(template)
+    assert pairs_of(untold) == {"pings/a/192.0.2.66", "pings/b/192.0.2.65"}
+    assert untold.mesh["measure"][0]["contexts"] == {
+        "a": "address:192.0.2.65",
+        "b": "address:192.0.2.66",
+    }
+    unknown = translated(
+        changed(
+            ("addresses/a/labels", {"fast": {"address": "fast.example"}}),
+            ("addresses/b/labels", {"fast": {"address": "192.0.2.66"}}),
+            ("groups/all/default-address-label", "fast"),
+        )
+    )
+    assert pairs_of(unknown) == {"pings/b/fast.example"}
+    assert "whose address is not known here" in why(unknown)["/addresses/a"]
+
+
+def test_a_circuit_has_addresses_of_its_own() -> None:
+    """Towards one far end a host may measure from another address, which needs no word."""
+    remote = {"a": {"b": "192.0.2.65"}, "b": {"a": "192.0.2.66"}}
+    template = changed(
+        *(
+            (f"addresses/{near}/remote-addresses/{far}", {"address": address})
+            for near, towards in remote.items()
+            for far, address in towards.items()
+        ),
+        ("tests/ping/type", "throughput"),
+        ("tests/ping/spec", {"source": "{% address[0] %}", "dest": "{% address[1] %}"}),
+    )
+    mesh = translated(template)
+    assert len(pairs_of(mesh)) == mesh.tasks == 6
+    [circuit] = [each for each in mesh.mesh["measure"] if each.get("contexts")]
+    assert circuit["contexts"] == {"a": "address:192.0.2.65", "b": "address:192.0.2.66"}
+
+
+def test_addresses_of_one_host_are_one_node() -> None:
+    """An address that is not known is that of a node whose host it shares in the template."""
+    mesh = translated(
+        changed(
+            ("addresses/a/host", "one"),
+            ("addresses/a6", {"address": "2001:db8::1", "host": "one"}),
+            ("groups/all/addresses", [{"name": "a6"}, {"name": "b"}]),
+            ("tests/ping/type", "throughput"),
+            ("tests/ping/spec", {"source": "{% address[0] %}", "dest": "{% address[1] %}"}),
+        )
+    )
+    assert pairs_of(mesh) == {"pings/a/b", "pings/b/a"}
+    assert mesh.mesh["measure"][0]["contexts"] == {"a": "address:2001:db8::1"}
 
 
 def test_contexts_become_contexts() -> None:
@@ -399,7 +565,10 @@ LEFT_OUT: list[tuple[list[tuple[str, Any]], str, str]] = [
     ([("tasks/pings/tools", ["paping"])], "/tasks/pings/tools", "any tool may measure instead"),
     ([("tasks/pings/group", "none")], "/tasks/pings/group", "there is no group none"),
     ([("tasks/pings/test", "none")], "/tasks/pings/test", "there is no test none"),
-    ([("tasks/pings/schedule", "none")], "/tasks/pings/schedule", "there is no schedule none"),
+    ([("tasks/pings/schedule", "none")], "/tasks/pings/schedule", "none (6 tasks left out)"),
+    ([("tasks/pings/scheduled-by", 2)], "/tasks/pings/scheduled-by", "(6 tasks left out)"),
+    ([("groups/all/excludes-self", "disabled")], "/groups/all", "no node measures to itself"),
+    ([("schedules/often/until", "2026-01-01T00:00:00Z")], "/schedules/often/until", "is over"),
     ([("tasks/pings/reference", {"x": 1})], "/tasks/pings/reference", "reference of their own"),
     ([("schedules/often/start", "soon")], "/schedules/often/start", "has no counterpart"),
     ([("groups/all/type", "ring")], "/groups/all/type", "there is no type 'ring'"),
@@ -418,7 +587,7 @@ def test_nothing_is_left_out_in_silence(
     if changes[0][0].endswith("addresses/0"):
         changes = [("groups/all/addresses", [{"name": "z"}, {"name": "a"}, {"name": "b"}])]
     mesh = translated(changed(*changes))
-    assert words in why(mesh)[place]
+    assert words in {each.pointer: each.sentence for each in mesh.omissions}[place]
     text = to_toml(mesh.mesh, mesh.omissions, "x.json")
     assert re.search(rf"^#   {re.escape(place)}: .*{re.escape(words)}", text, re.MULTILINE)
 
