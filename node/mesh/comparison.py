@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,7 +13,7 @@ from node.mesh.terms import MeshEntryTerms
 from node.model.changes import differences
 from node.model.secrets import REDACTED
 from node.model.taskstate import OPEN, TaskState
-from node.model.wire.meshes import MeshTask
+from node.model.wire.meshes import GIVEN, MeshTask
 
 _GONE = "the mesh does not have it any more"
 _OTHER = "it measures something else"
@@ -269,23 +269,24 @@ def _edit(
         patch["archives"] = [dict(archive) for archive in wanted.archives]
         before["archives"] = None if archived is None else "others"
         after["archives"] = [archive["archiver"] for archive in wanted.archives]
-    thresholds = (task.reference or {}).get("thresholds", {})
-    if thresholds != wanted.thresholds:
-        before["thresholds"], after["thresholds"] = map(
-            _thresholds_text, (thresholds, wanted.thresholds)
-        )
-    alerts = (task.reference or {}).get("alerts", {})
-    if alerts != wanted.alerts:
-        before["alerts"], after["alerts"] = map(_alerts_text, (alerts, wanted.alerts))
+    told: dict[str, tuple[Mapping[str, Any], Callable[[Any], Any]]] = {
+        "thresholds": (wanted.thresholds, _thresholds_text),
+        "alerts": (wanted.alerts, _alerts_text),
+        GIVEN: (wanted.given_reference(pair.source, pair.dest), dict),
+    }
+    for name, (new, in_words) in told.items():
+        if (old := (task.reference or {}).get(name, {})) != new:
+            before[name], after[name] = in_words(old), in_words(new)
     if task.reference != wanted.reference(task.key):
-        patch["reference"] = _replacing_patch(task.reference, wanted.reference(task.key))
+        patch["reference"] = _replaced(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))
 
 
 def _replaced(old: Any, new: Any) -> Any:
     """Return the merge patch that makes a value of another one, of which it may keep nothing."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return {**dict.fromkeys(set(old) - set(new)), **new}
+        nested = {name: _replaced(old.get(name), value) for name, value in new.items()}
+        return {**dict.fromkeys(set(old) - set(new)), **nested}
     return new
 
 
@@ -304,10 +305,3 @@ def _thresholds_text(thresholds: Mapping[str, Mapping[str, float]]) -> list[str]
 def _alerts_text(alerts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the terms of alerts in words: ``loss count=3 of=5``."""
     return [" ".join([name, *(f"{k}={v}" for k, v in it.items())]) for name, it in alerts.items()]
-
-
-def _replacing_patch(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that replaces the old object completely."""
-    removed = dict.fromkeys(set(old) - set(new))
-    nested = {name: _replaced(old.get(name), value) for name, value in new.items()}
-    return {**removed, **nested}

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationError,
+)
 
 from node.model import times
 from node.model.contexts import ContextWord
@@ -113,6 +121,24 @@ class MeshDependency(DependencyTerms):
         return "/".join((self.key, *((dest, source) if self.reverse else (source, dest))))
 
 
+def _without_null(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a reference unchanged.
+
+    :raises ValueError: a member is null, which would remove it when a task is edited.
+    """
+    for name, each in value.items():
+        if each is None:
+            msg = f"has null for {name}; leave it out"
+            raise ValueError(msg)
+        if isinstance(each, dict):
+            _without_null(each)
+    return value
+
+
+PairPattern = Annotated[str, StringConstraints(pattern=r"^[^/]+/[^/]+$", max_length=400)]
+Reference = Annotated[dict[str, Any], AfterValidator(_without_null)]
+
+
 class Measure(Document):
     """An entry: which pairs run which test, and when."""
 
@@ -132,6 +158,12 @@ class Measure(Document):
     contexts: dict[Host, ContextWord] = Field(
         default_factory=dict,
         description="Where on its host a node measures, by the node's name, if not as usual.",
+    )
+    references: dict[PairPattern, Reference] = Field(
+        default_factory=dict,
+        description="What the references of its tasks have besides, by pair: `*/*` for all pairs, "
+        "`a/*` for those from a, `*/b` for those to b, `a/b` for one; the more exact one counts.",
+        examples=[{"*/*": {"ticket": 4711}, "a/*": {"site": "Amsterdam"}}],
     )
     thresholds: dict[FigureName, Threshold] = Field(
         default_factory=dict,

@@ -13,7 +13,7 @@ and have time, is asked elsewhere (:mod:`.answers`, :mod:`.demand`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -392,6 +392,7 @@ def _end_findings(
         detail = "has no pair of different ends, so it measures nothing"
         yield _error_finding(at, detail, "name different nodes at the two ends")
         return
+    yield from _reference_findings(measure, ends, at)
     test = document.tests.get(measure.test)
     schema = {} if test is None else fleet.tests.get(test.type, {})
     fields = end_fields(schema.get("properties", {}))
@@ -408,6 +409,18 @@ def _end_findings(
             yield _error_finding(
                 at, detail, 'put such hosts at the far end, with direction = "out"'
             )
+
+
+def _reference_findings(
+    measure: Measure, ends: Sequence[Collection[str]], at: str
+) -> Iterator[Finding]:
+    """Find references of pairs that an entry has not."""
+    for place in measure.references:
+        if not all(
+            name in {"*", *names} for name, names in zip(place.split("/"), ends, strict=True)
+        ):
+            detail = f"{place} is no pair of this entry"
+            yield _idle_finding(f"{at}/references", detail, "remove it, or correct the names")
 
 
 def _both_ends(

@@ -18,6 +18,7 @@ from node.mesh.spreading import is_spread, start_of
 from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
+from node.model.wire.meshes import GIVEN
 from node.model.wire.tasks import PER_HOUR, ScheduleDocument, ScheduleTimes
 
 _MOMENTS = ("start", "until")
@@ -57,6 +58,8 @@ class MeshEntryTerms:
     """Destinations of results, besides the node's own archives."""
     contexts: Mapping[str, str] = field(default_factory=dict)
     """The places on their hosts from which nodes measure, by name, if not as usual."""
+    references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What the references of its tasks have besides, by patterns of pairs."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """From which values on results are fair or bad, by the name of the figure."""
     alerts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -102,13 +105,23 @@ class MeshEntryTerms:
             reference["archives"] = checksum(self.archives)
         if self.literals:
             reference["secrets"] = checksum([self.literals])
-        if contexts := self.contexts_of(*key.split("/")[1:]):
+        source, dest = key.split("/")[1:]
+        if contexts := self.contexts_of(source, dest):
             reference["contexts"] = contexts
+        if given := self.given_reference(source, dest):
+            reference[GIVEN] = given
         if self.thresholds:
             reference["thresholds"] = dict(self.thresholds)
         if self.alerts:
             reference["alerts"] = dict(self.alerts)
         return {**reference, "moments": dict(self.moments)} if self.moments else reference
+
+    def given_reference(self, source: str, dest: str) -> dict[str, Any]:
+        """Return what the file adds to the reference of a pair's task."""
+        given: dict[str, Any] = {}
+        for pattern in ("*/*", f"{source}/*", f"*/{dest}", f"{source}/{dest}"):
+            given |= self.references.get(pattern, {})
+        return given
 
     def contexts_of(self, source: str, dest: str) -> dict[str, str]:
         """Return where the participants of a pair measure, by name, if not as usual."""
@@ -217,6 +230,7 @@ def _terms_of(
             for name in measure.archives
         ),
         contexts=measure.contexts,
+        references=measure.references,
         thresholds={name: dict(each) for name, each in measure.thresholds.items()},
         alerts={
             name: each.model_dump(exclude_defaults=True) for name, each in measure.alerts.items()

@@ -11,6 +11,7 @@ from node.model.classes import SchedulingClass
 from node.model.runstate import RunState
 from node.model.task_terms import TaskTerms
 from node.model.times import SECOND
+from node.model.wire.meshes import GIVEN
 from node.model.wire.tasks import Schedule
 from node.pscheduler import times
 from node.pscheduler.refusals import Refusal
@@ -154,11 +155,28 @@ def generated_task(terms: TaskTerms, spoken: Spoken) -> Document:
     }
     if terms.priority:
         document |= {"priority": terms.priority, "schema": 3}
-    reference = terms.reference
-    if reference is not None:
-        wrapped = isinstance(reference, dict) and set(reference) == {WRAPPED}
-        document["reference"] = reference[WRAPPED] if wrapped else reference
+    if terms.reference is not None:
+        document["reference"] = _told_reference(terms.reference)
     return document
+
+
+def _told_reference(reference: Any) -> Any:
+    """Return a reference as its readers expect it.
+
+    Members of a template stand beside those by which a task of a mesh is found, and hide these;
+    its descriptions, which no archive of pScheduler gets, are left out.
+    """
+    if not isinstance(reference, dict):
+        return reference
+    if set(reference) == {WRAPPED}:
+        return reference[WRAPPED]
+    given = reference.get(GIVEN)
+    if "mesh" not in reference or not isinstance(given, dict):
+        return reference
+    shown = {name: each for name, each in given.items() if not name.startswith("_")}
+    if set(shown) == {WRAPPED}:
+        return shown[WRAPPED]
+    return {"mesh": reference["mesh"], "key": reference.get("key"), **shown}
 
 
 def _schedule(schedule: Schedule) -> Document:

@@ -49,6 +49,10 @@ class Threshold(Document):
         return self
 
 
+GIVEN = "reference"
+"""The member of a task's reference that has what the mesh file adds to it."""
+
+
 def thresholds_of(reference: Any) -> dict[str, Threshold]:
     """Return the thresholds in the reference of a task, by the name of the figure.
 

@@ -106,6 +106,7 @@ MEMBERS: Mapping[str, Mapping[str, _Kind]] = {
         "scheduled-by": _NUMBER,
         "disabled": _FLAG,
         "reference": _Kind("anything", object),
+        "_meta": _Kind("anything", object),
         "subtasks": _TEXTS,
     },
     "tests": {"type": _TEXT, "spec": _OBJECT},

@@ -28,6 +28,7 @@ from node.pscheduler import archives
 from node.pscheduler.psconfig.addresses import Address, AddressBook
 from node.pscheduler.psconfig.nodes import NodeFinder, Place
 from node.pscheduler.psconfig.pairings import Pairing, pairings
+from node.pscheduler.psconfig.references import reference_of, shared_references
 from node.pscheduler.psconfig.schedules import UnusableSchedule, schedule_of
 from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug, unused_name
 from node.pscheduler.psconfig.template import (
@@ -60,6 +61,7 @@ _FEW = 3
 """Up to so many entries with the same unknown member are named one by one."""
 TASKS_MAX = 50_000
 """Maximum number of pairs of a template."""
+_NO_SUBTASKS = "subtasks have no counterpart; an entry may follow another one: after"
 _AT_LEAD = (
     "differs: it is on the host that leads the tasks, which is the one where this file is applied; "
     "a node that follows the template leads its own"
@@ -120,6 +122,7 @@ class _Wanted:
     schedule: Mapping[str, Any] | None
     tools: tuple[str, ...]
     participants: tuple[str, ...]
+    reference: Document
 
     @property
     def terms(self) -> str:
@@ -199,8 +202,7 @@ class _Translation:
             for member, names in found.items():
                 self._report_unknown_member(section, member, names)
         for name in self._template["subtasks"]:
-            why = "subtasks have no counterpart; an entry may follow another one: after"
-            self._report.add(pointer("subtasks", name), why)
+            self._report.add(pointer("subtasks", name), _NO_SUBTASKS)
 
     def _report_unknown_member(self, section: str, member: str, names: Sequence[str]) -> None:
         why = _UNKNOWN.get(member, "has no counterpart")
@@ -220,12 +222,8 @@ class _Translation:
             count = sum(1 for _ in self._own_pairings(name, task))
             self._report.add(left.pointer, left.why, count)
             return
-        for member in ("reference", "subtasks"):
-            if task.get(member):
-                why = "tasks of a mesh have a reference of their own, by which they are found"
-                if member == "subtasks":
-                    why = "subtasks have no counterpart; an entry may follow another one: after"
-                self._report.add(pointer("tasks", name, member), why)
+        if task.get("subtasks"):
+            self._report.add(pointer("tasks", name, "subtasks"), _NO_SUBTASKS)
         room = TASKS_MAX - self._count + 1
         wanted = list(islice(self._wanted_tasks(name, task, test, language, schedule), room))
         if len(wanted) == room:
@@ -298,7 +296,17 @@ class _Translation:
             timing,
             self._tools(name, task, found),
             found.participants,
+            self._reference(name, task, scope),
         )
+
+    def _reference(self, name: str, task: Document, scope: Scope) -> Document:
+        """Return what results of a task are chosen by; results without it are better than none."""
+        try:
+            return reference_of(task, expand(task.get("reference", {}), scope))
+        except VariableError as error:
+            why = f"{error}; its results have no reference"
+            self._report.add(pointer("tasks", name, "reference"), why)
+            return {}
 
     def _scope(self, task: Document, test: Document, pairing: Pairing) -> Scope:
         book, addresses = self._book, pairing.addresses
@@ -575,6 +583,9 @@ class _Translation:
             self._report.add(pointer("tasks", label, "priority"), f"is beyond {PRIORITY_MAX}")
         elif priority:
             measure["priority"] = priority
+        by_pair = {(each.source, each.dest): each.reference for each in entry}
+        if references := shared_references(by_pair):
+            measure["references"] = references
         if first.archives:
             measure["archives"] = list(first.archives)
         if places := {node: word for each in entry for node, word in each.contexts.items()}:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 JqProgram = Callable[[str, Any], Any]
 """Applies a program of jq to a document, and returns its first output; None if there is none."""
 
-_VARIABLE = re.compile(r"\{%\s+(.+?)\s+%\}")
+_VARIABLE = re.compile(r"\{%\s((?:(?!\s%\}).)*)\s%\}", re.DOTALL)
 _INDEXED = re.compile(r"(address|pscheduler_address|lead_bind_address)\[(\d{1,4})\]")
 
 
@@ -94,8 +94,8 @@ def expand(value: Any, scope: Scope) -> Any:
     match value:
         case str():
             if whole := _VARIABLE.fullmatch(value.strip()):
-                return scope.value(whole[1])
-            return _VARIABLE.sub(lambda found: _value_text(scope.value(found[1])), value)
+                return scope.value(whole[1].strip())
+            return _VARIABLE.sub(lambda found: _value_text(scope.value(found[1].strip())), value)
         case dict():
             return {expand(name, scope): expand(child, scope) for name, child in value.items()}
         case list():

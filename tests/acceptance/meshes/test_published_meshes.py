@@ -17,6 +17,7 @@ from aiohttp import web
 
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider
+from tests.support.archiving import receiver
 from tests.support.command_line import CommandResult
 from tests.support.loopback import serving
 
@@ -217,6 +218,128 @@ async def test_a_node_follows_its_part_of_a_template(a: Outsider, tmp_path: Path
     stopped = await run(a, tmp_path, "mesh", "follow", "--stop", "published-lab")
     assert stopped.code == 0
     assert await tasks_of(a, "published-lab") == {}
+
+
+OLD: dict[str, Any] = {
+    "_meta": {"display-name": "Älteres Netz"},
+    "addresses": {name: {"address": name} for name in "abc"},
+    "archives": {
+        "here": {"archiver": "http", "data": {"schema": 2, "_url": "http://localhost:9/x"}},
+        "old": {"archiver": "esmond", "data": {"url": "https://old.example"}},
+    },
+    "groups": {
+        "all": {"type": "mesh", "addresses": [{"name": name} for name in "abc"]},
+        "self": {
+            "type": "disjoint",
+            "excludes-self": "disabled",
+            "a-addresses": [{"name": "a"}],
+            "b-addresses": [{"name": "a"}, {"name": "b"}],
+        },
+    },
+    "tests": {
+        "ping": {
+            "type": "rtt",
+            "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}", "count": 3},
+        },
+        "counters": {"type": "snmpget", "spec": {"host": "{% address[0] %}"}},
+    },
+    "schedules": {
+        "monthly": {"repeat": "P1M", "slip": "PT1H"},
+        "over": {"repeat": "PT1H", "until": "2020-01-01T00:00:00Z"},
+        "seldom": {"repeat": "PT6H", "slip": "PT1H"},
+    },
+    "tasks": {
+        name: {"group": group, "test": test, "schedule": schedule, "archives": ["here", "old"]}
+        for name, group, test, schedule in [
+            ("over", "all", "ping", "over"),
+            ("counters", "all", "counters", "seldom"),
+            ("self", "self", "ping", "seldom"),
+            ("Österreich " + "lang " * 20, "all", "ping", "monthly"),
+        ]
+    },
+}
+
+
+async def test_an_old_template_never_freezes(a: Outsider, tmp_path: Path) -> None:
+    """What cannot be measured is told with its effect, and the rest is applied, also later."""
+    async with publisher() as server:
+        server.publish(OLD)
+        first = await run(a, tmp_path, "mesh", "follow", server.url)
+        assert first.code == 0, first.err
+        assert "! /schedules/over/until: is over since 2020-01-01T00:00:00Z (2 tasks" in first.err
+        assert "5 tasks are left out; 3 apply" in first.err
+        assert "5 tasks are left out; 3 apply" in first.document[0]["last"]["sentence"]
+        long = "osterreich" + "-lang" * 10 + "-la"
+        kept = {"self/a/b", f"{long}/a/b", f"{long}/a/c"}
+        tasks = await tasks_of(a, "alteres-netz")
+        assert set(tasks) == kept
+        task = await a.get(f"/v1/tasks/{tasks['self/a/b']['id']}")
+        assert task["archives"][0]["spec"]["url"] == "http://localhost:9/x"
+
+        # A task that ends keeps no other one from coming.
+        later = json.loads(json.dumps(OLD))
+        later["schedules"]["seldom"]["until"] = "2020-01-01T00:00:00Z"
+        later["tasks"]["new"] = {"group": "self", "test": "ping", "schedule": "monthly"}
+        server.publish(later)
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert looked.code == 0, looked.err
+        assert "7 tasks are left out; 3 apply" in looked.document[0]["last"]["sentence"]
+        assert set(await tasks_of(a, "alteres-netz")) == {*kept - {"self/a/b"}, "new/a/b"}
+
+        # One that has been emptied ends all.
+        server.publish(OLD, tasks={}, addresses={}, groups={}, tests={})
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert (looked.code, looked.document[0]["last"]["word"]) == (0, "changed"), looked.err
+        assert await tasks_of(a, "alteres-netz") == {}
+    assert (await run(a, tmp_path, "mesh", "follow", "--stop", "alteres-netz")).code == 0
+
+
+REFERRED = {
+    "display-task-name": "Ping",
+    "display-set-source": '{% jq .addresses[0]._meta."display-name" %}',
+    "display-set-dest": "{% address[1] %}",
+    "more": {"x": 1},
+}
+
+
+@pytest.mark.needs("jq")
+async def test_dashboards_find_results_by_the_reference(a: Outsider, tmp_path: Path) -> None:
+    """Archived documents have the reference of the template, which an edit replaces wholly."""
+    async with publisher() as server, receiver() as taker:
+        addresses = {
+            name: {"address": name, "_meta": {"display-name": f"Site {name}"}} for name in "ab"
+        }
+        archive = {"archiver": "http", "data": {"schema": 2, "_url": taker.url, "op": "put"}}
+        task = {"group": "self", "test": "ping", "archives": ["main"], "reference": REFERRED}
+        meta = {"display-name": "Round trips"}
+        changes: dict[str, Any] = {"addresses": addresses, "archives": {"main": archive}}
+
+        def publish(**tasks: Any) -> None:
+            server.publish(OLD, **changes, tasks=tasks)
+
+        publish(ping={**task, "_meta": meta}, later={**task, "schedule": "monthly"})
+        url = server.url
+        begun_ = await run(a, tmp_path, "mesh", "follow", url, "--name", "referred")
+        assert begun_.code == 0, begun_.err
+        await a.until("/v1/archivings?limit=2", lambda _: taker.posted)
+        [document] = taker.documents
+        found = {**REFERRED, "display-set-source": "Site a", "display-set-dest": "b"}
+        assert document["reference"] == {"mesh": "referred", "key": "ping/a/b", **found}
+        assert document["task"]["reference"] == document["reference"]
+
+        tasks = await tasks_of(a, "referred")
+        kept = await a.get(f"/v1/tasks/{tasks['later/a/b']['id']}")
+        assert kept["reference"]["reference"] == found
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert looked.document[0]["last"]["word"] == "in step", looked.document
+        publish(later={**task, "schedule": "monthly", "reference": {"more": {"y": 2}}})
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert looked.document[0]["last"]["word"] == "changed", looked.document
+        edited = await a.get(f"/v1/tasks/{tasks['later/a/b']['id']}")
+        assert (edited["state"], edited["reference"]["reference"]) == ("active", {"more": {"y": 2}})
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert looked.document[0]["last"]["word"] == "in step", looked.document
+    assert (await run(a, tmp_path, "mesh", "follow", "--stop", "referred")).code == 0
 
 
 MESH = """

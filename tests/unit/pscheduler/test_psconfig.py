@@ -203,7 +203,7 @@ def test_an_emptied_template_has_no_tasks(empty: tuple[str, ...]) -> None:
 
 
 def test_an_archive_of_the_lead_is_told() -> None:
-    """An archive at localhost is that of the lead: another one than there, unless each node leads its own."""
+    """An archive at localhost is that of the lead, which is another one unless nodes follow."""
     here = {"archiver": "http", "data": {"schema": 2, "_url": "http://localhost/x", "op": "put"}}
     template = changed(("archives/here", here), ("tasks/pings/archives", ["here", "here"]))
     template["archives"]["again"] = here
@@ -212,6 +212,69 @@ def test_an_archive_of_the_lead_is_told() -> None:
     assert [measure["archives"] for measure in mesh.mesh["measure"]] == [["here"]]
     assert "on the host that leads" in why(mesh)["/archives/here"]
     assert why(translated(template, own="a")) == {}
+
+
+def references_of(mesh: Translated) -> dict[str, Any]:
+    """Return the references of the tasks of a mesh file by their keys."""
+    text = to_toml(mesh.mesh, mesh.omissions, "x")
+    document = parse(text, toml=True).document
+    assert document is not None
+    found = {}
+    for key in pairs_of(mesh):
+        label, source, dest = key.split("/")
+        [terms] = [
+            each
+            for each, entry in zip(terms_of(document, SCHEMAS), document.measure, strict=True)
+            if entry.label == label
+        ]
+        found[key] = terms.document(key, source, dest)["reference"].get("reference")
+    return found
+
+
+def test_references_are_kept_by_pair() -> None:
+    """Each task has the reference that it has there, with the values of its own variables."""
+    reference = {
+        "display-task-name": "Pings",
+        "display-set-source": '{% jq .addresses[0]._meta."display-name" %}',
+        "display-set-dest": "{% address[1] %}",
+        "ways": {"each": ["{% address[0] %} to {% address[1] %}", None, 1.5], "none": None},
+        "none": None,
+        "big": 2**70,
+    }
+    template = changed(
+        ("tasks/pings/reference", reference),
+        ("tasks/pings/_meta", {"display-name": "P"}),
+        ("addresses/a/_meta", {"display-name": "Ämter"}),
+    )
+
+    def jq(_: str, facts: Any) -> Any:
+        return facts["addresses"][0].get("_meta", {}).get("display-name")
+
+    mesh = translated(template, jq=jq)
+    [measure] = mesh.mesh["measure"]
+    assert measure["references"]["*/*"] == {
+        "display-task-name": "Pings",
+        "big": str(2**70),
+        "_meta": {"display-name": "P"},
+    }
+    assert measure["references"]["a/*"] == {"display-set-source": "Ämter"}
+    assert measure["references"]["*/b"] == {"display-set-dest": "b.example"}
+    found = references_of(mesh)
+    assert found["pings/a/b"] == {
+        "display-task-name": "Pings",
+        "display-set-source": "Ämter",
+        "display-set-dest": "b.example",
+        "ways": {"each": ["a.example to b.example", 1.5]},
+        "big": str(2**70),
+        "_meta": {"display-name": "P"},
+    }
+    assert "display-set-source" not in found["pings/b/c"]
+
+
+def test_a_reference_may_be_anything() -> None:
+    """A reference that is no object is kept, too."""
+    mesh = translated(changed(("tasks/pings/reference", ["x", "{% address[0] %}"])))
+    assert references_of(mesh)["pings/a/b"] == {"pscheduler": ["x", "a.example"]}
 
 
 def test_members_of_many_entries_are_told_once() -> None:
@@ -569,7 +632,7 @@ LEFT_OUT: list[tuple[list[tuple[str, Any]], str, str]] = [
     ([("tasks/pings/scheduled-by", 2)], "/tasks/pings/scheduled-by", "(6 tasks left out)"),
     ([("groups/all/excludes-self", "disabled")], "/groups/all", "no node measures to itself"),
     ([("schedules/often/until", "2026-01-01T00:00:00Z")], "/schedules/often/until", "is over"),
-    ([("tasks/pings/reference", {"x": 1})], "/tasks/pings/reference", "reference of their own"),
+    ([("tasks/pings/reference", "{% x %}")], "/tasks/pings/reference", "have no reference"),
     ([("schedules/often/start", "soon")], "/schedules/often/start", "has no counterpart"),
     ([("groups/all/type", "ring")], "/groups/all/type", "there is no type 'ring'"),
     ([("groups/all/addresses/0", {"name": "z"})], "/groups/all/addresses/0", "no address z"),
