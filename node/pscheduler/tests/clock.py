@@ -19,6 +19,7 @@ _TIMEOUT = "PT5S"
 _SLACK = SECOND
 _WAIT_MAX = 60 * SECOND
 _WIDTH = 16
+"""The width to which dots fill the labels of a clock."""
 
 
 class ClockLanguage(Language):
@@ -79,12 +80,12 @@ class ClockLanguage(Language):
 
     def plain_text(self, spec: Document, result: Document) -> str:
         """Return the lines of both clocks, and the difference."""
-        sections = [
-            "\n".join(f"  {f'{label} ':.<{_WIDTH}} {value}" for label, value in _rows(result[name]))
-            for name in ("local", "remote")
-        ]
-        difference = f"{'Difference ':.<{_WIDTH + 2}} {result.get('difference')}"
-        return f"Local Host\n{sections[0]}\n\nRemote Host\n{sections[1]}\n\n{difference}"
+        pieces = []
+        for name in ("local", "remote"):
+            rows = _rows(result[name])
+            lines = [f"  {f'{label} ':.<{_WIDTH}} {value}" for label, value in rows]
+            pieces += [f"{name.capitalize()}:", "\n".join(lines)]
+        return "\n\n".join([*pieces, f"Difference ... {result.get('difference')}"])
 
     def html_text(self, spec: Document, result: Document) -> str:
         """Return the rows of both clocks, and the difference."""
@@ -112,6 +113,6 @@ def _state(at: int, clock: Mapping[str, Any]) -> Document:
 def _rows(state: Document) -> Rows:
     rows: Rows = [("Time", state.get("time"))]
     if not state.get("synchronized"):
-        return [*rows, ("Synchronized", "no")]
+        return rows
     rows.append(("Synchronized", f"{state.get('source')}, {state.get('reference')}"))
     return rows + ([("Offset", state["offset"])] if "offset" in state else [])

@@ -19,6 +19,7 @@ _SLACK = SECOND
 _RECORDS = ("a", "aaaa", "ns", "cname", "soa", "ptr", "mx", "txt")
 SOA = ("nameserver", "owner", "serial", "refresh", "retry", "expire", "minimum")
 """The members of a record of that type, in the order of its text."""
+_SHOWN = ("retry", "refresh", "minimum", "expire", "owner", "nameserver")
 _LISTS = ("a", "aaaa", "ns", "txt", "mx")
 
 
@@ -47,7 +48,7 @@ class DnsLanguage(Language):
         "host-node": Member(types.host_and_port),
     }
     is_open = True
-    label_width = 13
+    label_width = 14
 
     def duration(self, spec: Document) -> int:
         """Return the timeout and a second."""
@@ -78,10 +79,10 @@ class DnsLanguage(Language):
         rows: Rows = [("Time", result.get("time"))]
         kind, record = spec["record"], result.get("record", [])
         if isinstance(record, dict):
-            return rows + [(name.capitalize(), record.get(name)) for name in SOA]
+            return rows + [(name.capitalize(), record.get(name)) for name in _SHOWN]
         for each in record if isinstance(record, list) else [record]:
             if isinstance(each, dict):
-                rows.append(("Pref", f"{each.get('pref'):>3} {each.get('mx')}"))
+                rows.append(("MX", f"{each.get('mx')} preference {each.get('pref')}"))
             else:
                 rows.append((kind.upper(), each))
         return rows

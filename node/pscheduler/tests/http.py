@@ -44,6 +44,7 @@ class HttpLanguage(Language):
     ours = TEST
     asks = "host"
     null_reason = "No host specified"
+    label_width = 17
     description = "Measure how long a web server takes to answer"
     options = (
         text("--url", "URL to fetch"),

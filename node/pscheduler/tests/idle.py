@@ -51,6 +51,7 @@ class IdlingLanguage(Language):
     ours: ClassVar[Test] = TEST
     asks = "host"
     figure: ClassVar[str] = "duration"
+    label: ClassVar[str] = "Duration"
     label_width = 12
     without_difference = dict.fromkeys(_COMMENT_MEMBERS, "idling logs nothing here")
 
@@ -64,7 +65,7 @@ class IdlingLanguage(Language):
 
     def rows(self, spec: Document, result: Document) -> Rows:
         """Return the time without activity."""
-        return [("Duration", result.get(self.figure))]
+        return [(self.label, result.get(self.figure))]
 
 
 class ClassedIdlingLanguage(IdlingLanguage):
@@ -155,6 +156,8 @@ class IdleBgmLanguage(IdlingLanguage):
     name = "idlebgm"
     ours = TEST_BY_INTERVALS
     figure = "time-slept"
+    label = "Time Slept"
+    label_width = 14
     description = "Do nothing for a while, with a result for each interval"
     scheduling_class = "background-multi"
     options = (

@@ -201,7 +201,7 @@ def check_spec(members: Mapping[str, Member], highest: int, spec: Any, *, is_ope
         if name in spec:
             fault = member.fault(spec[name], schema, is_open=is_open)
             if fault is not None:
-                raise invalid(f"At /{name}: {fault}")
+                raise invalid(" ".join(f"At /{name}: {fault}".split()))  # a value may have lines
         elif member.required:
             raise invalid(f"The member '{name}' is missing")
     unknown = sorted(str(name) for name in spec.keys() - members.keys() - {"schema"})

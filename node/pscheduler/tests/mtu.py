@@ -19,6 +19,7 @@ class MtuLanguage(Language):
 
     name = "mtu"
     ours = TEST
+    label_width = 7
     description = "Find the largest packet that passes to a host"
     options = (
         text("--source", "Host or address that asks"),

@@ -22,6 +22,7 @@ class PsResponseLanguage(Language):
 
     name = "psresponse"
     ours = TEST
+    label_width = 10
     description = "Measure how long a node of pScheduler takes to answer"
     options = (
         text("--source", "Host that asks"),
@@ -67,5 +68,5 @@ class PsResponseLanguage(Language):
 
     def rows(self, spec: Document, result: Document) -> Rows:
         """Return a row with the time, and one with the reason."""
-        rows: Rows = [("Response Time", result.get("time") or "Not Measured")]
+        rows: Rows = [("Time", result.get("time") or "Not Specified")]
         return rows + ([("Reason", result["reason"])] if "reason" in result else [])

@@ -239,21 +239,21 @@ def _error(error: re.Match[str]) -> Document:
 
 
 def _line(at: int, trip: Document) -> str:
-    where = trip.get("ip", "No Response")
-    line = f"{at:<8}" + (f"{trip['hostname']} ({where})" if "hostname" in trip else where)
-    if "error" in trip:
-        return f"{line}  {trip['error']}"
+    line = f"{at:<8}"
+    if "error" in trip or "ip" not in trip:
+        return line + str(trip.get("error", "No Response"))
+    line += f"{trip.get('hostname', trip['ip'])} ({trip['ip']})"
     if "length" in trip:
         line += f"  {trip['length']} Bytes"
     if "ttl" in trip:
         line += f"  TTL {trip['ttl']}"
-    return f"{line}  RTT {parse_milliseconds(trip['rtt']):8.4f} ms" if "rtt" in trip else line
+    return f"{line}  RTT {parse_milliseconds(trip['rtt']):.4f} ms" if "rtt" in trip else line
 
 
 def _summary(result: Document) -> str:
     names = ("min", "mean", "max", "stddev")
     figures = [
-        f"{parse_milliseconds(result[name]):f}" if name in result else "Unknown" for name in names
+        f"{parse_milliseconds(result[name]):.4f}" if name in result else "None" for name in names
     ]
     loss = int(100 * result.get("loss", 0))
     return f"{loss}% Packet Loss  RTT Min/Mean/Max/StdDev = {'/'.join(figures)} ms"

@@ -150,7 +150,7 @@ class TraceLanguage(Language):
         paths = result.get("paths", [])
         lines: list[str] = []
         for at, path in enumerate(paths, 1):
-            lines += ["", f"Path {at}:"] if len(paths) > 1 else []
+            lines += [f"Path {at}:", "", ""] if len(paths) > 1 else []
             lines += [_line(number, hop) for number, hop in enumerate(path, 1)]
         return "\n".join(lines).strip("\n")
 
@@ -184,19 +184,21 @@ def _at(answers: list[Document], path: int) -> Document:
 def _ms(hop: Document) -> str:
     if "rtt" not in hop:
         return ""
-    return f"{times.parse_milliseconds(hop['rtt']):f}".rstrip("0").rstrip(".")
+    return f"{times.parse_milliseconds(hop['rtt']):.1f}"
 
 
 def _line(number: int, hop: Document) -> str:
-    where = hop.get("ip", "No Response")
-    pieces = [f"{hop['hostname']} ({where})" if "hostname" in hop else where]
-    system = hop.get("as", {})
-    pieces += [f"AS{system['number']}"] if "number" in system else []
+    if "ip" not in hop:
+        return f"{number:<8}No Response"
+    pieces = [f"{hop.get('hostname', hop['ip'])} ({hop['ip']})"]
     pieces += [f"{_ms(hop)} ms"] if "rtt" in hop else []
-    pieces += [f"mtu {hop['mtu']} bytes"] if "mtu" in hop else []
+    pieces += [f"mtu {hop['mtu']}"] if "mtu" in hop else []
     pieces += [hop["error"]] if "error" in hop else []
-    line = f"{number:<8}{'  '.join(pieces)}"
-    return f"{line}\n          {system['owner']}" if "owner" in system else line
+    line = f"{number:<8}{' '.join(pieces)}"
+    system = hop.get("as", {})
+    if "number" not in system:
+        return line
+    return f"{line}\n          AS{system['number']} {system.get('owner', '')}".rstrip()
 
 
 def _row(number: int, hop: Document) -> tuple[object, ...]:

@@ -37,13 +37,13 @@ def tasks(a: Outsider, b: Outsider) -> dict[str, tuple[str, ...]]:
 
 
 PRINTED = {
-    "clock": r"Local Host\n  Time .*\n(.*\n)+Difference \.+ PT?",
-    "http": r"Response Time: PT.*\nStatus Code: 200\nString Found: False",
+    "clock": r"Local:\n\n  Time \.{11} .*\n(.*\n)+\nDifference \.\.\. PT?",
+    "http": r"Response Time \.\.\. PT.*\nStatus Code \.{5} 200\nString Found \.{4} False",
     "idleex": r"Duration \.\.\. PT1S",
     "latency": r"Packets Sent \.+ 50 packets(.*\n)+Delay Median \.+ \d",
-    "mtu": r"MTU: \d+",
-    "psresponse": r"Response Time: Not Measured\nReason: ",
-    "rtt": r"(\d {7}\S+  64 Bytes  TTL \d+  RTT .* ms\n){3}\n0% Packet Loss",
+    "mtu": r"MTU \.\.\. \d+",
+    "psresponse": r"Time \.{5} Not Specified\nReason \.\.\. ",
+    "rtt": r"(\d {7}\S+ \(\S+\)  64 Bytes  TTL \d+  RTT \d+\.\d{4} ms\n){3}\n0% Packet Loss",
     "simplestream": r"Text Sent \.+ Hello\nText Received \.+ Hello",
     "throughput": r"(\* Stream ID \d+\n(.*\n)+){2}Summary\nInterval(.*\n)0\.0 - 1\.0",
     "trace": r"1 {7}\S+",

@@ -31,5 +31,5 @@ def test_each_interval_is_a_result() -> None:
     """The result of an interval is the time that the host slept."""
     result = IDLEBGM.result(SPEC, Outcome("sleepbg", {"slept_ms": 2000.0}))
     assert result == {"schema": 1, "succeeded": True, "time-slept": "PT2S"}
-    assert IDLEBGM.text(SPEC, result) == "Duration ... PT2S"
+    assert IDLEBGM.text(SPEC, result) == "Time Slept ... PT2S"
     assert "<td>PT2S</td>" in str(IDLEBGM.html(SPEC, result))

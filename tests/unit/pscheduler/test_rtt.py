@@ -143,7 +143,7 @@ def test_both_forms_have_a_line_per_round_trip() -> None:
     """The text has the number, the address, bytes, TTL and time, and then the summary."""
     result = RTT.result(SPEC, PING)
     lines = RTT.text(SPEC, result).splitlines()
-    assert lines[0].startswith("1       127.0.0.1  64 Bytes  TTL 64  RTT   0.")
+    assert lines[0].startswith("1       127.0.0.1 (127.0.0.1)  64 Bytes  TTL 64  RTT 0.")
     assert lines[-1].startswith("0% Packet Loss  RTT Min/Mean/Max/StdDev = 0.")
     assert str(RTT.html(SPEC, result)).count("<tr>") == 11
 
@@ -153,5 +153,5 @@ def test_silence_is_told() -> None:
     silent = outcome_of("rtt", "ping", [output("ping", "all-lost")], count=3)
     result = RTT.result({**SPEC, "count": 3}, silent)
     assert (result["roundtrips"], result["loss"]) == ([], 1)
-    summary = "100% Packet Loss  RTT Min/Mean/Max/StdDev = Unknown/Unknown/Unknown/Unknown ms"
+    summary = "100% Packet Loss  RTT Min/Mean/Max/StdDev = None/None/None/None ms"
     assert RTT.text(SPEC, result) == summary
