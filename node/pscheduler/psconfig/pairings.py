@@ -66,7 +66,8 @@ def _combinations(group: str, task: str, book: AddressBook) -> Iterator[tuple[Ad
     match entry.get("type"):
         case "list":
             for chosen in _selected_addresses(entry, "addresses", at, book):
-                if (address := book.address(chosen, label, "")) is not None:
+                # A list has no far end: the address towards itself counts.
+                if (address := book.address(chosen, label, chosen.name)) is not None:
                     yield (address,)
         case "mesh":
             each = _selected_addresses(entry, "addresses", at, book)

@@ -13,6 +13,8 @@ JqProgram = Callable[[str, Any], Any]
 """Applies a program of jq to a document, and returns its first output; None if there is none."""
 
 _VARIABLE = re.compile(r"\{%\s((?:(?!\s%\}).)*)\s%\}", re.DOTALL)
+_HOST = re.compile(r"(?<=://)[0-9A-Fa-f:.]+")
+"""What may be an IPv6 address as the host of a URL, where it has brackets."""
 _INDEXED = re.compile(r"(address|pscheduler_address|lead_bind_address)\[(\d{1,4})\]")
 
 
@@ -87,7 +89,8 @@ class Scope:
 def expand(value: Any, scope: Scope) -> Any:
     """Return a document with its variables replaced, in names of members, too.
 
-    A text that is one variable becomes its value; within a text it becomes a part of the text.
+    A text that is one variable becomes its value; within a text it becomes a part of the text, with
+    brackets if it is an IPv6 address in a URL.
 
     :raises VariableError: a variable cannot be replaced.
     """
@@ -95,7 +98,8 @@ def expand(value: Any, scope: Scope) -> Any:
         case str():
             if whole := _VARIABLE.fullmatch(value.strip()):
                 return scope.value(whole[1].strip())
-            return _VARIABLE.sub(lambda found: _value_text(scope.value(found[1].strip())), value)
+            text = _VARIABLE.sub(lambda found: _value_text(scope.value(found[1].strip())), value)
+            return _HOST.sub(lambda found: _bracketed_host(found[0]), text)
         case dict():
             return {expand(name, scope): expand(child, scope) for name, child in value.items()}
         case list():

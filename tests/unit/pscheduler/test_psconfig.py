@@ -202,6 +202,35 @@ def test_an_emptied_template_has_no_tasks(empty: tuple[str, ...]) -> None:
         translated({"addresses": {}, "groups": {}, "tests": {}})
 
 
+def test_an_archive_may_be_at_the_address_that_schedules() -> None:
+    """An IPv6 address has brackets in a URL, and variables have their own values in one text."""
+    own = {"archiver": "http", "data": {"_url": "https://{% address[0] %}/{% address[1] %}"}}
+    template = changed(
+        ("archives/own", own),
+        ("tasks/pings/archives", ["own"]),
+        ("addresses/a/address", "2001:db8::1"),
+    )
+    nodes = [KnownNode("a", "2001:db8::1"), *NODES[1:]]
+    mesh = translated(template, nodes)
+    urls = {archive["spec"]["url"] for archive in mesh.mesh["archives"].values()}
+    assert "https://[2001:db8::1]/b.example" in urls
+    assert "https://b.example/2001:db8::1" in urls
+
+
+def test_a_list_has_the_address_of_a_host_towards_itself() -> None:
+    """An address of its own towards itself counts in a list, as it does there."""
+    template = changed(
+        ("groups/all/type", "list"),
+        ("addresses/a/remote-addresses", {"a": {"address": "192.0.2.65"}}),
+        ("tests/ping", {"type": "idle", "spec": {"duration": "PT1S", "host": "{% address[0] %}"}}),
+    )
+    mesh = translated(template)
+    assert pairs_of(mesh) == {"pings/a/a", "pings/b/b", "pings/c/c"}
+    assert [each["contexts"] for each in mesh.mesh["measure"] if "contexts" in each] == [
+        {"a": "address:192.0.2.65"}
+    ]
+
+
 def test_an_archive_of_the_lead_is_told() -> None:
     """An archive at localhost is that of the lead, which is another one unless nodes follow."""
     here = {"archiver": "http", "data": {"schema": 2, "_url": "http://localhost/x", "op": "put"}}
