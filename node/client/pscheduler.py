@@ -156,6 +156,19 @@ class PschedulerHost:
         words = [str(each) for each in reasons] if isinstance(reasons, list) else []
         return OfferedTool(name, "; ".join(words) or "it cannot run this test")
 
+    async def limits_refusal(self, document: JsonObject) -> str | None:
+        """Return why its limits forbid a task of its own, or None; also where it cannot tell."""
+        query = {"proposal": json.dumps(document)}
+        try:
+            answered = await self._document("GET", "/limits", "its limits", query)
+        except (NotFound, NotAllowed, RequestError, PeerFailed):
+            return None
+        if answered.get("passed") is not False:
+            return None
+        return (
+            " ".join(str(answered.get("diags") or "").split())[:_TEXT_MAX] or "they do not say why"
+        )
+
     async def join(self, task: UUID, participant: int, document: JsonObject) -> None:
         """Post a task in which it is this participant, from 1.
 

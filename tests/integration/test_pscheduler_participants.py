@@ -515,6 +515,18 @@ async def test_what_it_cannot_be_asked_is_refused(mixed: Mixed) -> None:
     assert mixed.host.tasks == {}
 
 
+async def test_what_its_limits_forbid_is_refused_at_once(mixed: Mixed) -> None:
+    """A task that it would measure alone is refused for good, like one that it takes part in."""
+    mixed.host.faults.add(Fault.FORBIDS)
+    with pytest.raises(RefusedByParticipant, match=r"its limits forbid the task: .* limit 'few'"):
+        await mixed.create(participants=["ps.example"])
+    assert (mixed.host.tasks, await mixed.left_here()) == ({}, 0)
+    mixed.host.faults.clear()
+    await mixed.create(participants=["ps.example"])
+    await mixed.plan()
+    assert list((await mixed.runs()).values()) == ["scheduled"]
+
+
 async def test_a_run_that_finds_no_time_alone_is_displaced_with_its_reason(mixed: Mixed) -> None:
     """A host that makes a run of its own a non-starter is found out before the start."""
     mixed.host.faults.add(Fault.TAKES_NOTHING)

@@ -111,7 +111,10 @@ def booked_length(test: str, spec: Document) -> int:
 
 
 async def delegation_answer(host: PschedulerHost, introduction: Introduction) -> IntroductionAnswer:
-    """Return whether a host measures this alone, and by which tools of ours that it has, too."""
+    """Return whether a host measures this alone, and by which tools of ours that it has, too.
+
+    A task that its limits forbid is refused at once: no run of it would ever be taken.
+    """
     found = delegated_test(introduction)
     if found is None:
         reason = _unsupported_members(introduction) or (
@@ -128,6 +131,10 @@ async def delegation_answer(host: PschedulerHost, introduction: Introduction) ->
     if not tools:
         have = ", ".join(sorted(able)) or "none"
         reason = f"it has no tool that measures as one of {', '.join(wanted)} (it has: {have})"
+        return IntroductionAnswer(accepted=False, reason=reason[:1000])
+    proposal = {"test": {"type": name, "spec": spec}, "schedule": {}, "tools": list(tools)}
+    if (why := await host.limits_refusal(proposal)) is not None:
+        reason = f"its limits forbid the task: {why}"
         return IntroductionAnswer(accepted=False, reason=reason[:1000])
     return IntroductionAnswer(accepted=True, tools=tools)
 

@@ -72,6 +72,8 @@ class Fault(Enum):
     """It knows no run any more when it is told the data of all."""
     KNOWS_NO_TASK = auto()
     """It answers 404 to every question about a task."""
+    FORBIDS = auto()
+    """Its limits forbid every task that it would lead."""
     IS_SLOW = auto()
     """It answers a booking only once :attr:`StandIn.go_on` is set."""
 
@@ -269,6 +271,7 @@ class StandIn:
                 web.get(f"{base}/clock", self._clock),
                 web.get(f"{base}/schedule-horizon", self._horizon),
                 web.get(f"{base}/tools", self._tools),
+                web.get(f"{base}/limits", self._limits),
                 web.get(f"{base}/schedule", self._schedule),
                 web.get(f"{base}/tasks", self._listed),
                 web.post(f"{base}/tasks", self._post),
@@ -328,6 +331,14 @@ class StandIn:
             ]
         return _json(listed)
 
+    async def _limits(self, request: web.Request) -> web.Response:
+        proposal = json.loads(request.query["proposal"])
+        if not {"test", "schedule"} <= set(proposal):
+            raise web.HTTPBadRequest(text="Invalid proposal\n")
+        forbids = Fault.FORBIDS in self.faults
+        diags = f"Hints:\n  requester: 127.0.0.1\n{'Failed' if forbids else 'Passed'} limit 'few'"
+        return _json({"passed": not forbids, "diags": diags})
+
     async def _schedule(self, request: web.Request) -> web.Response:
         wanted = UUID(request.query["task"])
         since, until = _span(request)
@@ -373,6 +384,8 @@ class StandIn:
     async def _post(self, request: web.Request) -> web.Response:
         """Take a task that it leads itself, and schedule its run at once."""
         document = await request.json()
+        if Fault.FORBIDS in self.faults:
+            raise web.HTTPForbidden(text="Task forbidden by limits:\nFailed limit 'few'\n")
         task = Task(uuid4(), document, 0, document.get("_key"))
         starts_at = times.parse_instant(document["schedule"]["start"])
         run = Run(uuid4(), starts_at, starts_at + task.duration)
