@@ -40,9 +40,12 @@ from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import (
+    AboveShare,
     CommitRequest,
     HoldRequest,
+    HostLimit,
     Introduction,
+    LimitReached,
     ProposalRequest,
     Release,
     RunEnd,
@@ -394,15 +397,18 @@ class Participating:
     async def runtimes(self, task: LedTask, asked: Span, *, displacing: bool) -> list[Span]:
         """Return the ranges of whole seconds within a span in which a run can take place.
 
+        A lead that is offered nothing tells its operator nothing but that. So what a limit, or a
+        suspended campaign, forbids is offered, and :meth:`hold` refuses it in words.
+
         :raises Refusal: 404, the task is over here.
         """
         terms = self._require_open(task).terms
-        if await self._suspension_reason(task.stored) is not None:
-            return []
         first = max(asked[0], self._clock.now())
         window = (-(-first // times.SECOND) * times.SECOND, asked[1])
         if window[1] - window[0] < terms.duration:
             return []
+        if await self._suspension_reason(task.stored) is not None:
+            return [window]
         request = ProposalRequest(
             task=task.stored.id,
             lease_epoch=0,
@@ -417,6 +423,9 @@ class Participating:
         free = proposal.free
         if displacing and proposal.free_displacing is not None:
             free = proposal.free_displacing
+        ways = proposal.obstacles
+        if not (free or proposal.free_displacing) and ways and all(map(_is_limit, ways)):
+            free = (window,)
         return [span for each in free if (span := _whole_seconds(each, terms.duration)) is not None]
 
     async def _suspension_reason(self, stored: StoredTask) -> str | None:
@@ -439,12 +448,12 @@ class Participating:
     async def hold(self, task: LedTask, run: UUID, start: int) -> None:
         """Book a run that starts at an instant (whole seconds), until its lead commits it.
 
-        :raises Refusal: 409, there is no time for it.
+        :raises Refusal: 409, there is no time for it; 403, a limit forbids it, which no other time
+            may change, so that leads tell why and do not try again.
         """
         stored = self._require_open(task)
         if (suspended := await self._suspension_reason(stored)) is not None:
-            text = f"Run would create a conflict: campaign {suspended} is suspended."
-            raise Refusal(_CONFLICT, text)
+            raise Refusal(_FORBIDDEN, f"Run is not booked here: campaign {suspended} is suspended.")
         async with self._lock_of(stored.id):
             async with self._database.connection() as connection:
                 known = await outside.fetch(connection, stored.id, run)
@@ -479,7 +488,7 @@ class Participating:
     async def _book(self, exchange: UUID, lead: str, request: HoldRequest) -> None:
         """Hold the one run of a request.
 
-        :raises Refusal: 409, with the reason; then nothing of it is left.
+        :raises Refusal: 409 or 403, with the reason; then nothing of it is left.
         """
         try:
             answer = await self._node.time_line.hold(exchange, lead, request)
@@ -489,7 +498,10 @@ class Participating:
             return
         release = Release(task=request.task, lease_epoch=request.lease_epoch)
         await self._node.time_line.release(exchange, release, lead)
-        reason = answer.refused[0].reason if answer.refused else "its time was just taken"
+        [refused] = answer.refused or (None,)
+        if refused is not None and _is_limit(refused.obstacle):
+            raise Refusal(_FORBIDDEN, f"Run is not booked here: {refused.reason}")
+        reason = "its time was just taken" if refused is None else refused.reason
         raise Refusal(_CONFLICT, f"Run would create a scheduling conflict: {reason}")
 
     def _lock_of(self, task: UUID) -> asyncio.Lock:
@@ -594,6 +606,11 @@ class Participating:
 def _without_participants(document: Document) -> Document:
     """Return a posted task as it is shown: its participants stand in its details."""
     return {name: value for name, value in document.items() if name != "participants"}
+
+
+def _is_limit(obstacle: object) -> bool:
+    """Return whether what is in the way of a run is a limit of the owner's, and no other run."""
+    return isinstance(obstacle, AboveShare | HostLimit | LimitReached)
 
 
 def _object(value: object) -> Document:

@@ -419,15 +419,17 @@ async def test_limits_of_users_bind_a_lead(
         assert "limit 'visitors': throughput is not among its tests" in str(refused.value)
         task = await idling(lead)
         await lead.arrange(task, HOUR, HOUR + times.HOUR)
-        assert await lead.runtimes(task, HOUR, HOUR + 15 * SECOND) == []
-        with pytest.raises(RefusedByParticipant, match=r"409 .*limit 'visitors': 1 of 1 runs at"):
+        # What is offered is refused in words, which an empty offer could not have.
+        asked = (HOUR, HOUR + 15 * SECOND)
+        assert await lead.runtimes(task, *asked) == [asked]
+        with pytest.raises(RefusedByParticipant, match=r"403 .*limit 'visitors': 1 of 1 runs at"):
             await lead.hold(task, HOUR + 5 * SECOND)
 
 
 async def test_a_suspended_campaign_books_nothing(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """While the campaign of these tasks is suspended, no time is offered or booked."""
+    """While the campaign of these tasks is suspended, nothing is booked, and its lead reads why."""
     campaign = {"pscheduler_campaign": "visitors"}
     async with serving(await new_database(), clock, tmp_path, **campaign) as node:
         lead, campaigns = lead_of(node), node.node.campaigns
@@ -438,8 +440,8 @@ async def test_a_suspended_campaign_books_nothing(
         booked, _ = await lead.arrange(task, HOUR, HOUR + times.HOUR)
         await campaigns.edit("guests", CampaignPatch.model_validate({"level": 0}))
         later = HOUR + times.MINUTE
-        assert await lead.runtimes(task, later, HOUR + times.HOUR) == []
-        with pytest.raises(RefusedByParticipant, match=r"409 .*campaign guests is suspended"):
+        assert await lead.runtimes(task, later, HOUR + times.HOUR) == [(later, HOUR + times.HOUR)]
+        with pytest.raises(RefusedByParticipant, match=r"403 .*campaign guests is suspended"):
             await lead.hold(task, later)
         assert (await lead.run(task, booked))["state"] == "pending"
 
