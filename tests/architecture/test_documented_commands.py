@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from node.model.host_limits.document import parse_limits
+from node.runtime.settings import Settings
 from tests.architecture.sources import REPOSITORY, where
-from tests.booted.__main__ import LOAD, steps_of_moving
+from tests.booted.__main__ import LOAD, MOVING, steps_of_moving
 from tests.support.documented_commands import (
     blocks,
     command_lines,
@@ -45,6 +49,24 @@ def test_the_steps_of_moving_are_those_that_booted_machines_type() -> None:
     assert stop.startswith("systemctl disable --now ")
     assert LOAD in serve
     assert back.startswith("systemctl disable --now parley-node ")
+
+
+def test_the_settings_and_limits_of_moving_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each variable of the page about moving is one of the node, and its limits are limits."""
+    shell = [block.text for block in blocks(MOVING) if block.language == "sh"]
+    of_service = re.findall(r"^PARLEY_\w+=.*$", shell[1], re.MULTILINE)
+    [exported] = re.findall(r"^export (.*)\nparley up$", shell[-1], re.MULTILINE)
+    for lines in (of_service, shlex.split(exported)):
+        for name, _, value in (line.partition("=") for line in lines):
+            monkeypatch.setenv(name, value)
+        settings = Settings()
+        assert settings.pscheduler_listen == "*:443"
+        assert settings.pscheduler_allow == "192.0.2.0/24 2001:db8::/32"
+    [limits] = re.findall(
+        r"^```toml\n(.*?)^```", MOVING.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    [rule] = parse_limits(f"version = 1\n{limits}").rules
+    assert rule.name == "throughput of perfSONAR hosts"
 
 
 def test_a_removed_option_is_noticed() -> None:

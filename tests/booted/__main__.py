@@ -274,7 +274,7 @@ APT = "apt-get install --yes -qq --allow-downgrades"
 
 def steps_of_moving() -> tuple[str, str, str, str]:
     """Return what root types to stop the old host, to serve, to follow its template, to go back."""
-    stop, serve, follow = (block.text for block in blocks(MOVING) if block.language == "sh")
+    stop, serve, follow, _ = (block.text for block in blocks(MOVING) if block.language == "sh")
     [back] = re.findall(r"To go back: `([^`]+)`", MOVING.read_text("utf-8"))
     return stop, serve, follow, back
 
