@@ -59,7 +59,7 @@ class MeshEntryTerms:
     contexts: Mapping[str, str] = field(default_factory=dict)
     """The places on their hosts from which nodes measure, by name, if not as usual."""
     references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What the references of its tasks have besides, by patterns of pairs."""
+    """Members that the references of its tasks have besides, by patterns of pairs."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """From which values on results are fair or bad, by the name of the figure."""
     alerts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

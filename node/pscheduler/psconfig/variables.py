@@ -14,7 +14,7 @@ JqProgram = Callable[[str, Any], Any]
 
 _VARIABLE = re.compile(r"\{%\s((?:(?!\s%\}).)*)\s%\}", re.DOTALL)
 _HOST = re.compile(r"(?<=://)[0-9A-Fa-f:.]+")
-"""What may be an IPv6 address as the host of a URL, where it has brackets."""
+"""A host of a URL that may be an IPv6 address, which has brackets there."""
 _INDEXED = re.compile(r"(address|pscheduler_address|lead_bind_address)\[(\d{1,4})\]")
 
 

@@ -261,7 +261,7 @@ OLD: dict[str, Any] = {
 
 
 async def test_an_old_template_never_freezes(a: Outsider, tmp_path: Path) -> None:
-    """What cannot be measured is told with its effect, and the rest is applied, also later."""
+    """Tasks that cannot be measured are told with the effect, and the others apply, also later."""
     async with publisher() as server:
         server.publish(OLD)
         first = await run(a, tmp_path, "mesh", "follow", server.url)

@@ -307,7 +307,7 @@ def test_a_reference_may_be_anything() -> None:
 
 
 def test_members_of_many_entries_are_told_once() -> None:
-    """What every entry has, and a mesh file has no place for, is one line of the report."""
+    """Members of all entries that a mesh file has no place for are one line of the report."""
     addresses = {
         f"h{number}": {"address": f"{'abcd'[number % 4]}.example", "_meta": {"site": number}}
         for number in range(40)
