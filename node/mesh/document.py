@@ -36,6 +36,8 @@ from node.model.wire.tasks import (
 )
 from node.model.wire.validation import faults_of
 
+ENTRIES_MAX = 5000
+"""Maximum number of entries: a template of ESnet's size has half as many, one for each source."""
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
 MeshShape = Literal["full-mesh", "star", "pairs", "each"]
 Direction = Literal["both", "one", "out", "in"]
@@ -194,7 +196,7 @@ class MeshDocument(Document):
     tests: dict[Name, TestEntry] = Field(default_factory=dict)
     schedules: dict[Name, ScheduleDocument] = Field(default_factory=dict)
     archives: dict[Name, ArchiveChoice] = Field(default_factory=dict)
-    measure: tuple[Measure, ...] = Field((), max_length=1000)
+    measure: tuple[Measure, ...] = Field((), max_length=ENTRIES_MAX)
 
 
 @dataclass(frozen=True)
@@ -288,21 +290,24 @@ def _empty_parts(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tup
 def depths_of(document: MeshDocument) -> dict[str, int]:
     """Return by label how many entries lie before its own in the longest chain of dependencies.
 
-    A chain that leads back to an entry is cut after as many steps as there are entries.
+    Entries in a chain that leads back to one of its own have as many before them as there are.
     """
-    depths = {measure.label: 0 for measure in document.measure}
-    following = [
-        (measure.label, measure.after.label)
-        for measure in document.measure
-        if measure.after is not None and measure.after.label in depths
-    ]
-    for _ in document.measure:
-        before = dict(depths)
-        for label, after in following:
-            depths[label] = max(depths[label], depths[after] + 1)
-        if depths == before:
-            break
-    return depths
+    followed: dict[str, set[str]] = {measure.label: set() for measure in document.measure}
+    followers: dict[str, list[str]] = {label: [] for label in followed}
+    for measure in document.measure:
+        before = None if measure.after is None else measure.after.label
+        if before in followers and before not in followed[measure.label]:
+            followed[measure.label].add(before)
+            followers[before].append(measure.label)
+    ready = [label for label, before in followed.items() if not before]
+    depths = dict.fromkeys(ready, 0)
+    for label in ready:  # which grows
+        for follower in followers[label]:
+            followed[follower].discard(label)
+            if not followed[follower]:
+                depths[follower] = depths[label] + 1
+                ready.append(follower)
+    return {label: depths.get(label, len(document.measure)) for label in followed}
 
 
 def _as_json(value: Any) -> Any:

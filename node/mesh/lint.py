@@ -33,6 +33,7 @@ from node.mesh.document import (
 from node.mesh.expansion import (
     TASKS_MAX,
     Expansion,
+    MeasurementPair,
     MeshInventory,
     direction_of,
     ends_of,
@@ -250,9 +251,10 @@ def _entry_findings(
         for host in groups[name]
         if host not in fleet.nodes
     }
+    by_label = {measure.label: measure for measure in reversed(document.measure)}
     for number, measure in enumerate(document.measure):
         at = f"/measure/{number}"
-        yield from _entry_name_findings(document, measure, at)
+        yield from _entry_name_findings(document, measure, by_label, at)
         is_sound = True
         for finding in chain(
             _unknown_word_findings(measure, fleet, groups, at), _shape_findings(measure, at)
@@ -264,7 +266,9 @@ def _entry_findings(
             yield from _end_findings(document, measure, fleet, groups, hosts, at)
 
 
-def _entry_name_findings(document: MeshDocument, measure: Measure, at: str) -> Iterator[Finding]:
+def _entry_name_findings(
+    document: MeshDocument, measure: Measure, by_label: Mapping[str, Measure], at: str
+) -> Iterator[Finding]:
     if measure.test not in document.tests:
         remedy = (
             f"{similar_names(measure.test, document.tests)} Or add a section [tests.{measure.test}]"
@@ -276,7 +280,7 @@ def _entry_name_findings(document: MeshDocument, measure: Measure, at: str) -> I
         yield _error_finding(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
     for fault in (
         *_figure_faults(document, measure, at),
-        *_condition_faults(document, measure, at),
+        *_condition_faults(document, measure, by_label, at),
     ):
         yield _error_finding(fault.pointer, fault.detail, "name figures as run list -o csv does")
     for index, name in enumerate(measure.archives):
@@ -300,11 +304,13 @@ def _reference_of(measure: Measure) -> dict[str, Any]:
     }
 
 
-def _condition_faults(document: MeshDocument, measure: Measure, at: str) -> Iterator[FieldFault]:
+def _condition_faults(
+    document: MeshDocument, measure: Measure, by_label: Mapping[str, Measure], at: str
+) -> Iterator[FieldFault]:
     """Yield the condition of an entry, if no run of those that it follows can meet it."""
     if measure.after is None:
         return
-    followed = next((it for it in document.measure if it.label == measure.after.label), None)
+    followed = by_label.get(measure.after.label)
     test = None if followed is None else document.tests.get(followed.test)
     if followed is None or test is None:
         return
@@ -317,6 +323,9 @@ def _dependency_findings(document: MeshDocument, expansion: Expansion) -> Iterat
     """Find entries that follow nothing, or themselves, or have a schedule besides."""
     labels = {measure.label for measure in document.measure}
     depths = depths_of(document)
+    by_entry: dict[int, list[MeasurementPair]] = {}
+    for pair in expansion.pairs.values():
+        by_entry.setdefault(pair.measure, []).append(pair)
     for number, measure in enumerate(document.measure):
         if measure.after is None:
             continue
@@ -330,14 +339,14 @@ def _dependency_findings(document: MeshDocument, expansion: Expansion) -> Iterat
         elif depths[measure.label] >= len(document.measure):
             yield _error_finding(at, f"{measure.label} would follow itself", "follow another entry")
         else:
-            yield from _followed_task_findings(number, measure.after, expansion)
+            own = by_entry.get(number, ())
+            yield from _followed_task_findings(number, own, measure.after, expansion)
 
 
 def _followed_task_findings(
-    number: int, after: MeshDependency, expansion: Expansion
+    number: int, own: Sequence[MeasurementPair], after: MeshDependency, expansion: Expansion
 ) -> Iterator[Finding]:
     """Find pairs of an entry whose followed task the mesh does not have."""
-    own = [pair for pair in expansion.pairs.values() if pair.measure == number]
     keys = [after.of_pair(pair.source, pair.dest) for pair in own]
     if lacking := [key for key in keys if key not in expansion.pairs]:
         detail = f"{len(lacking)} of {len(keys)} pairs would follow a task that is not in the mesh"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 
@@ -61,6 +62,7 @@ class NodeFinder:
         return None
 
 
+@lru_cache(maxsize=10_000)
 def _normalised_host(host: str) -> str:
     """Return a host without port and brackets, in small letters; addresses in their short form."""
     text = host.strip().lower()

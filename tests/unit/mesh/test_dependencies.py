@@ -202,3 +202,18 @@ def test_a_task_that_follows_one_that_is_gone_differs() -> None:
     compared, _ = _apply(document, tasks)
     assert {edit.task.key for edit in compared.edit} == {"path/a/b", "path/b/a"}
     assert compared.edit[0].differences[0].startswith(f"task {UUID(int=1)} → ")
+
+
+def test_a_file_may_have_thousands_of_entries() -> None:
+    """A template has an entry for each source; a chain of as many is followed, and a ring told."""
+    entries = "".join(
+        f'[[measure]]\nname = "e{number}"\nshape = "pairs"\npairs = [["a", "b"]]\ntest = "fill"\n'
+        f'after = {{ key = "e{number - 1}" }}\n'
+        for number in range(1, 2000)
+    )
+    first = '[[measure]]\nname = "e0"\nshape = "pairs"\npairs = [["a", "b"]]\ntest = "fill"\n'
+    head = MESH.partition("[[measure]]")[0]
+    chain = a_mesh(head + first + entries)
+    assert depths_of(chain)["e1999"] == 1999
+    ring = a_mesh(head + first + 'after = { key = "e1999" }\n' + entries)
+    assert set(depths_of(ring).values()) == {2000}
