@@ -11,6 +11,8 @@ RUNTIME := $(ENVIRONMENT)/.installed-runtime
 DEVELOPMENT := $(ENVIRONMENT)/.installed-development
 LOCKER := build/lock
 RELEASE := build/release
+# The program, what builds it, and the Postgres of a wheel for hosts that have none.
+LOCKS := deploy/requirements.txt deploy/requirements-build.txt node/runtime/requirements/embedded.txt
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
@@ -27,11 +29,11 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Hashes must be those of the registry's own files, whatever mirror or wheel folder this host uses.
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CONFIG_FILE=/dev/null \
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCKER)/bin/pip-compile --quiet --no-config --upgrade \
-	--generate-hashes --strip-extras --allow-unsafe --build-deps-for editable \
+	--generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: client package released booted beside contained playbook audit sbom help docs screenshots demo test check lint bench soak fleets points chaos hostile described accuracy nightly lock clean
+.PHONY: client archives package repository release released booted beside contained playbook audit sbom help docs screenshots demo test check lint bench soak fleets points chaos hostile described accuracy nightly lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,9 +98,19 @@ hostile: $(DEVELOPMENT) ## 21,000 hostile requests to three real nodes (4 min); 
 client: $(DEVELOPMENT) ## the wheel of the Python client, into dist/
 	$(BIN)/python -m deploy.client
 
-package: ## the Debian package, into dist/; as root it installs what the build needs
+archives: $(DEVELOPMENT) ## the wheels, the source distribution, and the archives of the source and of the role, into dist/
+	$(BIN)/python -m deploy.archives
+
+package: ## the Debian package, into dist/; as root it installs what the build needs; ARGS=--twice compares two builds
 	@$(CHECK_PYTHON)
-	$(PYTHON) -m deploy.package
+	$(PYTHON) -m deploy.package $(ARGS)
+
+repository: ## signed repositories of the packages in dist/, for apt and dnf, into build/repository; KEY=FINGERPRINT
+	$(PYTHON) -m deploy.repository --key $(KEY)
+
+release: ## all of a release that needs no key of the project: builds, notes, checksums, the tag; says what is left
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m deploy.release
 
 released: ## the Debian package of the last release, from the history of this clone, into build/released
 	@$(CHECK_PYTHON)
@@ -118,37 +130,46 @@ playbook: $(DEVELOPMENT) ## the Ansible role on two booted systemds, as root (6 
 
 audit: $(RELEASE) ## whether the locked packages have known faults; needs the registry's list of them
 	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.txt
+	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements-build.txt
 	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements-dev.txt
 
-sbom: $(RELEASE) ## the list of all packages in a node, into dist/ (CycloneDX)
-	@mkdir -p dist
-	$(RELEASE)/bin/cyclonedx-py requirements deploy/requirements.txt --pyproject pyproject.toml \
-		--output-reproducible --of JSON --validate --output-file dist/parley.cdx.json
+sbom: $(RELEASE) ## the list of all Python packages in each Debian package of dist/ (CycloneDX), beside it
+	@set -e; for package in dist/parley_*.deb; do \
+		rm -rf build/sbom; dpkg-deb --extract "$$package" build/sbom; \
+		$(RELEASE)/bin/cyclonedx-py environment build/sbom/opt/parley --pyproject pyproject.toml \
+			--output-reproducible --of JSON --validate --output-file "$${package%.deb}.cdx.json"; \
+	done
 
-lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)
+lock: ## resolve pyproject.toml again into deploy/requirements*.txt and node/runtime/requirements (takes minutes)
 	$(PYTHON) -m venv $(LOCKER)
 	$(LOCKER)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip pip-tools
-	$(COMPILE) --extra embedded --output-file deploy/requirements.txt pyproject.toml
-	$(COMPILE) --all-extras --constraint deploy/requirements.txt \
-		--output-file deploy/requirements-dev.txt pyproject.toml
+	$(COMPILE) --output-file deploy/requirements.txt pyproject.toml
+	$(COMPILE) --only-build-deps --build-deps-for editable --build-deps-for wheel \
+		--output-file deploy/requirements-build.txt pyproject.toml
+	$(COMPILE) --all-extras --build-deps-for editable --constraint deploy/requirements.txt \
+		--constraint deploy/requirements-build.txt --output-file deploy/requirements-dev.txt pyproject.toml
+	$(COMPILE) --output-file deploy/requirements-release.txt deploy/requirements-release.in
+	$(MAKE) $(DEVELOPMENT)
+	$(BIN)/python -m deploy.extras
 
 clean: ## remove the environment and everything else that was made here
 	rm -rf $(ENVIRONMENT) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache .coverage
-	find node lead tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf docs/generated
+	find deploy docs lead node parley_client tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The development lock holds all of the runtime lock.
-$(RUNTIME): deploy/requirements.txt pyproject.toml
+# The development lock holds all of the other locks.
+$(RUNTIME): $(LOCKS) pyproject.toml
 	@$(CHECK_PYTHON)
-	@$(PYTHON) -m deploy.environment $(ENVIRONMENT) deploy/requirements.txt
+	@$(PYTHON) -m deploy.environment $(ENVIRONMENT) $(LOCKS)
 	@touch $@
 
-$(DEVELOPMENT): deploy/requirements-dev.txt deploy/requirements.txt pyproject.toml
+$(DEVELOPMENT): deploy/requirements-dev.txt $(LOCKS) pyproject.toml
 	@$(CHECK_PYTHON)
 	@$(PYTHON) -m deploy.environment $(ENVIRONMENT) deploy/requirements-dev.txt
 	@touch $(RUNTIME) $@
 
 $(RELEASE): deploy/requirements-release.txt
 	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@

@@ -1,8 +1,8 @@
-"""Creates the Python environment and installs the packages of a lock file, and Parley, into it.
+"""Creates the Python environment and installs the packages of lock files, and Parley, into it.
 
 ``python3 -m deploy.environment .venv deploy/requirements.txt``: ``make`` runs it when the
-environment is missing or older than its lock. It reports its progress, because the first time takes
-a minute or two.
+environment is missing or older than its locks. It reports its progress, because the first time
+takes a minute or two.
 
 It uses the standard library only, of any Python that Parley supports.
 """
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deploy import packages
@@ -27,13 +27,13 @@ _FORMER_NAME = "parley"
 _FETCHED = "Installing collected packages"
 
 
-def main(environment: Path, lock: Path) -> str | None:
+def main(environment: Path, locks: Sequence[Path]) -> str | None:
     """Bring the environment up to date; return the error message if that fails."""
     began = time.monotonic()
     python = environment / "bin" / "python"
     warm = python.exists()
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
-    total = len(_PIN.findall(lock.read_text()))
+    total = sum(len(_PIN.findall(lock.read_text())) for lock in locks)
     if not warm:
         print_line(
             f"Creating a Python environment in {environment} (Python {sys.version.split()[0]})"
@@ -41,7 +41,7 @@ def main(environment: Path, lock: Path) -> str | None:
         if fault := _make(environment):
             return fault
     print_line(f"Installing {total} Python packages into {environment}")
-    locked = [*pip, "--require-hashes", "--requirement", str(lock)]
+    locked = [*pip, "--require-hashes", *(f"--requirement={lock}" for lock in locks)]
     if not run(locked, _package_counter(total), landmark=_FETCHED):
         return "the packages could not be installed; the reason is above"
     if warm and not run([*pip[:-1], "uninstall", "--yes", _FORMER_NAME], lambda _: None):
@@ -80,4 +80,4 @@ def _package_counter(total: int) -> Callable[[str], str | None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]]))

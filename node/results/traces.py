@@ -18,6 +18,7 @@ from node.plugins.transport import otlp
 from node.plugins.transport.posting import Poster
 from node.runtime import tracing
 from node.runtime.clock import Clock
+from node.runtime.extras import install_command
 from node.runtime.tracing import Span
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def missing_package() -> str | None:
     """Return what to install so that spans can be sent; None if nothing is missing."""
     if importlib.util.find_spec(_MODULE) is not None:
         return None
-    return f"install the extra: pip install 'parley-scheduler[{EXTRA}]'"
+    return f"install what sends them: {install_command(EXTRA)}"
 
 
 def _request(spans: Sequence[Span], resource: Mapping[str, str]) -> ExportTraceServiceRequest:

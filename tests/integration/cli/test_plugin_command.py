@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from node.cli.main import parley
 from node.cli.tasks import task_group
+from node.runtime.extras import install_command
 from tests.support.command_line import CommandResult, run_command
 
 PARLEY = Path(sys.executable).with_name("parley")
@@ -237,7 +238,7 @@ def test_a_client_that_is_not_installed_is_listed_as_lacking(
     monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     done = CliRunner().invoke(parley, ["plugin", "list", "-o", "json"], catch_exceptions=False)
     faults = {each["name"]: each["fault"] for each in json.loads(done.stdout)}
-    assert "pip install 'parley-scheduler[kafka]'" in faults["kafka"]
+    assert install_command("kafka") in faults["kafka"]
     assert faults["file"] is None
 
 

@@ -22,6 +22,7 @@ from node.plugins.transport.batches import deliver_by_bisection, in_order
 from node.plugins.transport.posting import retry_after
 from node.results.archivers import archivers, missing_requirement
 from node.results.archives import Archives
+from node.runtime.extras import install_command
 from tests.support.clocks import START, ManualClock
 
 HTTP = {"url": "https://collector.example/in"}
@@ -158,7 +159,7 @@ def test_a_client_that_is_not_installed_is_told(name: str, monkeypatch: pytest.M
     monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     reason = missing_requirement(archivers()[name])
     assert reason is not None
-    assert f"pip install 'parley-scheduler[{name}]'" in reason
+    assert install_command(name) in reason
     assert missing_requirement(archivers()["file"]) is None
 
 
@@ -173,7 +174,7 @@ async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.Monk
         await archives.checked_choice(choice, "/archives/0")
     [fault] = refused.value.faults
     assert fault.pointer == "/archives/0/archiver"
-    assert "parley-scheduler[rabbitmq]" in fault.detail
+    assert install_command("rabbitmq") in fault.detail
 
 
 def test_later_results_wait_for_earlier_ones() -> None:
