@@ -60,6 +60,7 @@ from node.model.errors import (
     ParleyError,
     PeerError,
     UnknownToPeer,
+    WrongKey,
 )
 from node.model.exchangestate import NegotiationState
 from node.model.host_limits.rules import User
@@ -553,7 +554,8 @@ class NodeService:
         dated within that second, would be refused. It waits by the monotonic clock: the other one
         may be set back by a day meanwhile.
 
-        :raises HostError: the database belongs to another key, or a certificate cannot be used.
+        :raises WrongKey: the database belongs to another key.
+        :raises HostError: a certificate cannot be used, or the name is taken.
         """
         self.confirmer.process = OwnProcess.new(self._began)
         self._answers = False  # the API does not, until what this starts is done
@@ -570,7 +572,7 @@ class NodeService:
                     "made with, or restore a backup with the key (parley admin restore "
                     "--replace FILE), or start with an empty database, as another node"
                 )
-                raise HostError(msg)
+                raise WrongKey(msg)
             if (reason := find_clash(self.card, await nodes.find_all(connection))) is not None:
                 msg = f"this node cannot be called {self.card.name}: {reason}"
                 raise HostError(msg)
@@ -991,7 +993,7 @@ async def _sealing_key(state_dir: Path, database: PostgresDatabase, *, serving: 
     A service whose key was lost goes on with a new one. Another process, such as a lead on another
     host, needs the same: what it sealed by one of its own nobody else could open.
 
-    :raises HostError: this is another process, and it has not the key of the service.
+    :raises WrongKey: this is another process, and it has not the key of the service.
     """
     try:
         async with database.transaction() as connection:
@@ -1016,7 +1018,7 @@ async def require_key_of_service(core: Core) -> None:
     A process beside it may begin before it, with a key of its own; so may one beside a service of
     an earlier release, which names none.
 
-    :raises HostError: the service named another one.
+    :raises WrongKey: the service named another one.
     """
     while True:
         with contextlib.suppress(DatabaseUnavailable):
@@ -1031,7 +1033,7 @@ async def require_key_of_service(core: Core) -> None:
 def _key_named(name: str, state_dir: Path, used: SealingKey | None = None) -> SealingKey:
     """Return the key of a state directory, if it has this name, and is the one that is used.
 
-    :raises HostError: there is none, or another one.
+    :raises WrongKey: there is none, or another one.
     """
     key = used or SealingKey.load(state_dir)
     if key is None or key.name != name:
@@ -1041,7 +1043,7 @@ def _key_named(name: str, state_dir: Path, used: SealingKey | None = None) -> Se
             f"{found} in {state_dir / SEALING_FILE}: copy the file {SEALING_FILE} from the state "
             "directory of the host on which the service runs, as node.pem"
         )
-        raise HostError(msg)
+        raise WrongKey(msg)
     return key
 
 

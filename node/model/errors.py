@@ -438,6 +438,12 @@ class NotReady(HostError):
     status = 503
 
 
+class WrongKey(HostError):
+    """The keys of this host are not those of its database; another start changes nothing."""
+
+    exit_code = 10
+
+
 class MovedAway(HostError):
     """Another host has this node's key and a newer generation of its database."""
 

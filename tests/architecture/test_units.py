@@ -10,9 +10,18 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
 from node.execution.targets import LOOK_UPS_MAX
+from node.model.errors import (
+    DatabaseUnavailable,
+    HostError,
+    MovedAway,
+    NoRoom,
+    SchemaMismatch,
+    WrongKey,
+)
 from node.runtime.settings import Settings
 from tests.architecture.sources import REPOSITORY
 
@@ -93,6 +102,17 @@ def test_ping_keeps_its_capability() -> None:
     lines = (DEPLOY / "parley-tools.service").read_text().splitlines()
     assert {"NoNewPrivileges=yes", "AmbientCapabilities=CAP_NET_RAW"} <= set(lines)
     assert [line for line in lines if re.match(r"SystemCallFilter=~.*@privileged", line)] == []
+
+
+@pytest.mark.parametrize("name", ["parley-node", "parley-lead", "parley-api@"])
+def test_services_are_not_started_again_in_vain(name: str) -> None:
+    """A service that no other start can help ends once: wrong settings, moved away, wrong keys."""
+    text = (DEPLOY / f"{name}.service").read_text()
+    [codes] = re.findall(r"^RestartPreventExitStatus=(.+)$", text, re.MULTILINE)
+    useless = (click.UsageError.exit_code, MovedAway.exit_code, WrongKey.exit_code)
+    assert [int(code) for code in codes.split()] == sorted(useless)
+    temporary = (DatabaseUnavailable, NoRoom, SchemaMismatch, HostError)
+    assert not {it.exit_code for it in temporary} & set(useless)
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -16,7 +16,7 @@ from node.cli.lab import nodes
 from node.cli.lab.nodes import NodePlan, node_command
 from node.cli.lab.supervisor import Lab
 from node.execution import process
-from node.model.errors import HostError
+from node.model.errors import HostError, WrongKey
 from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.own_lab.copies import elsewhere, execute, lab_of, outsiders
 from tests.support.command_line import run_command
@@ -98,7 +98,7 @@ async def test_a_restored_node_is_followed_to_its_new_host(lab: Lab, tmp_path: P
             await running.end(PATIENCE_S)
         # The old host has lost its key, and is to have the node again.
         (Path(a.state) / "node.pem").unlink()
-        with pytest.raises(HostError, match="this database belongs to the node"):
+        with pytest.raises(WrongKey, match="this database belongs to the node"):
             await lab.restart("a")
         await _admin(a, "restore", "--replace", tmp_path / "a.parley")
         again = Outsider(**asdict(await lab.restart("a")), session=a.session)
