@@ -14,6 +14,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ NEEDS = {
     "rsyslogd": _program("rsyslog", "rsyslogd"),  # the archiver syslog
     "rabbitmq": _file("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server"),
     "prometheus": _program("prometheus", "prometheus"),
+    "apt-ftparchive": _program("apt-utils", "apt-ftparchive"),  # the repository of packages
     "systemd-analyze": _program("systemd", "systemd-analyze"),  # the units in deploy/
     "chromium": _program("chromium", "chromium", "chromium-browser"),  # the page
     "firefox": _program("firefox-esr", "firefox-esr"),  # the page, too
@@ -111,7 +113,7 @@ def install(names: list[str]) -> None:
     with _without_services():
         failed = _install_or_list_failed(names)
     if failed:
-        print_line(f"These packages are not available here: {', '.join(failed)}")
+        print_line(f"These packages could not be installed: {', '.join(failed)}")
 
 
 def _install_or_list_failed(packages: list[str]) -> list[str]:
@@ -128,7 +130,18 @@ def _install_or_list_failed(packages: list[str]) -> list[str]:
         print_line(f"apt-get failed (attempt {attempt} of {ATTEMPTS})")
         if attempt < ATTEMPTS:
             time.sleep(5 * attempt)
-    return [package for package in packages if not (fresh and _apt_get("install", package))]
+    return [
+        package
+        for package in packages
+        if not (fresh and _apt_get("install", package)) and not _is_installed(package)
+    ]
+
+
+def _is_installed(package: str) -> bool:
+    """Return whether a package is installed: a broken one makes apt-get fail for all others."""
+    argv = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    return done.stdout == "installed"
 
 
 def _apt_get(command: str, *packages: str) -> bool:

@@ -1,7 +1,7 @@
 """Builds the package of the last release, in build/released: ``python3 -m deploy.released``.
 
-The program comes from the history of this clone: each release adds the queries of its program to
-``tests/releases``, so the commit that added the latest ones is the last release.
+The program comes from the history of this clone: the latest tag of a release, or, in a clone
+without tags, the commit that added the latest queries to ``tests/releases``, as each release does.
 """
 
 from __future__ import annotations
@@ -23,15 +23,26 @@ def check_out(into: Path) -> str:
 
     :raises LookupError: this clone has too little history.
     """
-    queries = (REPOSITORY / "tests/releases").glob("queries_*.json.gz")
-    latest = max(queries, key=lambda file: int(re.sub(r"\D", "", file.name)))
     if _git(REPOSITORY, "rev-parse", "--is-shallow-repository") == "true":
         raise LookupError("this clone has no history; fetch it: git fetch --unshallow")
-    schema = latest.with_name(latest.name.replace("queries", "schema").replace("json", "sql"))
-    commit = _git(REPOSITORY, "log", "-1", "--format=%H", "--", str(schema))
+    commit = _tagged() or _commit_of_queries()
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", REPOSITORY, into], check=True)
     _git(into, "checkout", "--quiet", commit)
     return commit
+
+
+def _tagged() -> str | None:
+    """Return the commit of the latest tag of a release before this commit, if there is one."""
+    tags = _git(REPOSITORY, "tag", "--list", "v*", "--merged", "HEAD~1", "--sort=-v:refname")
+    return _git(REPOSITORY, "rev-parse", f"{tags.split()[0]}^{{commit}}") if tags else None
+
+
+def _commit_of_queries() -> str:
+    """Return the commit that added the latest queries of a release."""
+    queries = (REPOSITORY / "tests/releases").glob("queries_*.json.gz")
+    latest = max(queries, key=lambda file: int(re.sub(r"\D", "", file.name)))
+    schema = latest.with_name(latest.name.replace("queries", "schema").replace("json", "sql"))
+    return _git(REPOSITORY, "log", "-1", "--format=%H", "--", str(schema))
 
 
 def _git(directory: Path, *words: str) -> str:

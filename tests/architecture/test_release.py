@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import pairwise
 
+import pytest
+import yaml
 from packaging.version import Version
 
+from deploy import release
 from node.runtime.settings import Settings
 from node.store import schema
 from tests.architecture.sources import REPOSITORY
 from tests.support.releases import RELEASES
 
 WORKFLOW = REPOSITORY / ".github/workflows/release.yml"
+WORKFLOWS = sorted(WORKFLOW.parent.glob("*.yml"))
+MINUTES_MAX = 360
+"""The longest that a job may take where the workflows run."""
 PACKAGING = REPOSITORY / "deploy/debian"
 CONTAINER = REPOSITORY / "deploy/container"
 ROLE = REPOSITORY / "deploy/ansible/roles/parley"
@@ -56,6 +63,79 @@ def test_the_workflow_calls_targets_that_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     assert called >= {"lint", "test", "audit", "sbom", "package", "booted", "contained", "playbook"}
     assert called <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+
+
+def test_workflows_use_what_nobody_can_replace() -> None:
+    """Actions are named by commit with their version beside, images by digest."""
+    for path in WORKFLOWS:
+        text = path.read_text()
+        actions = re.findall(r"uses: (.+)", text)
+        assert actions
+        for action in actions:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), (path, action)
+        for image in re.findall(r"(?:container|image): (?!\$)(\S+/\S+)", text):
+            assert re.fullmatch(r"[\w./-]+:[\w.]+@sha256:[0-9a-f]{64}", image), (path, image)
+    [base] = re.findall(r"^ARG BASE=(.+)$", (CONTAINER / "Containerfile").read_text(), re.MULTILINE)
+    assert re.fullmatch(r"[\w./-]+:[\w.]+@sha256:[0-9a-f]{64}", base)
+
+
+def test_jobs_have_limits_and_few_rights() -> None:
+    """Each job ends by itself, and only the one that publishes may write, having built nothing."""
+    may_write = []
+    for path in WORKFLOWS:
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {"contents": "read"}, path
+        for name, job in workflow["jobs"].items():
+            assert 0 < job["timeout-minutes"] <= MINUTES_MAX, (path, name)
+            for step in job["steps"]:
+                if step.get("uses", "").startswith("actions/checkout@"):
+                    assert step["with"]["persist-credentials"] is False, (path, name)
+            if "permissions" in job:
+                may_write.append(name)
+                assert not any("make " in step.get("run", "") for step in job["steps"])
+    assert may_write == ["publish"]
+
+
+def test_hooks_are_those_of_lint() -> None:
+    """What pre-commit runs is what make lint runs, command by command."""
+    makefile = (REPOSITORY / "Makefile").read_text()
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert recipe
+    lint = [line.lstrip("\t@").replace("$(BIN)", ".venv/bin") for line in recipe[1].splitlines()]
+    hooks = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
+    entries = [hook["entry"] for repository in hooks["repos"] for hook in repository["hooks"]]
+    assert sorted(entries) == sorted(lint)
+
+
+def test_notes_of_a_release_are_its_own() -> None:
+    """The notes have the changes of their version, and none of the one before."""
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    versions = [name for name in release.sections(changelog) if name != "Unreleased"]
+    for number, other in pairwise(versions):
+        text = release.notes(number, changelog)
+        assert text.startswith("## To do first\n"), number
+        assert release.sections(changelog)[other].splitlines()[-1] not in text
+    with pytest.raises(LookupError, match=r"no changes of 99\.0\.0"):
+        release.notes("99.0.0", changelog)
+
+
+@pytest.mark.parametrize(
+    ("changelog", "tags", "changed", "first"),
+    [
+        ("## [1.2.0] - 2026-01-02\n\n- A change.\n", "v1.1.0\n", "", None),
+        ("## [1.2.0] - 2026-01-02\n\n- A change.\n", "v1.1.0\n", " M x\n", "commit"),
+        ("## [1.2.0] - 2026-01-02\n\n- A change.\n", "v1.1.0\nv1.2.0\n", "", "v1.2.0 is tagged"),
+        ("## [Unreleased]\n\n- A change.\n", "", "", "its version and date"),
+        ("## [1.1.0] - 2026-01-01\n\n- A change.\n", "", "", "write the section [1.2.0]"),
+    ],
+)
+def test_a_release_says_what_is_to_be_done_first(
+    changelog: str, tags: str, changed: str, first: str | None
+) -> None:
+    """A version is released from a clean tree, once, with changes of its own."""
+    faults = list(release.faults("1.2.0", changelog, tags=tags, changed=changed))
+    assert (first is None) == (faults == [])
+    assert first is None or first in faults[0]
 
 
 def test_the_package_has_each_unit() -> None:

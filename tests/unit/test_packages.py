@@ -49,8 +49,18 @@ def test_root_gets_what_is_missing(
         ["install", "jq"],
         ["install", "broken"],
     ]
-    assert capsys.readouterr().out.endswith("These packages are not available here: broken\n")
+    assert capsys.readouterr().out.endswith("These packages could not be installed: broken\n")
     assert not packages.POLICY.exists()
+
+
+def test_what_is_installed_did_not_fail(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where apt-get fails for a package of somebody else, only what is not there is listed."""
+    monkeypatch.setattr(packages, "can_install", lambda: True)
+    monkeypatch.setattr(packages, "_is_installed", "held-up-broken".__eq__)
+    packages.install(["held-up-broken", "broken"])
+    assert capsys.readouterr().out.endswith("These packages could not be installed: broken\n")
 
 
 def test_the_owners_policy_about_services_stays(
