@@ -11,6 +11,9 @@ import pytest
 from node.journal.events import GAP, KINDS
 from tests.architecture.sources import REPOSITORY, where
 
+ANCHOR = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 MODULE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|sql|toml|md))`")
 GRANT = re.compile(r"GRANT SELECT ON ([\w,\s]+) TO parley_reader")
@@ -31,6 +34,32 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link names a file or folder of the repository."""
     targets = set(LINK.findall(page.read_text(encoding="utf-8")))
     assert {target for target in targets if not (page.parent / target).exists()} == set()
+
+
+@pytest.mark.parametrize("page", pages(), ids=where)
+def test_links_lead_to_headings(page: Path) -> None:
+    """Every link to a part of a page names one of its headings, as browsers of the code do.
+
+    What a page includes is made by Sphinx, which looks at links to it.
+    """
+    links = ANCHOR.findall(page.read_text(encoding="utf-8"))
+    targets = {(page.parent / target if target else page, anchor) for target, anchor in links}
+    dead = {
+        f"{where(target.resolve())}#{anchor}"
+        for target, anchor in targets
+        if target.suffix == ".md"
+        and target.exists()
+        and "{include}" not in target.read_text("utf-8")
+        if anchor not in anchors(target)
+    }
+    assert dead == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings: their words in small letters, joined by hyphens."""
+    headings = HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+    texts = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
 
 
 @pytest.mark.parametrize("page", pages(), ids=where)
