@@ -28,18 +28,20 @@ PLACE = REPOSITORY / "build" / "booted"
 COMMANDS_MAX = 6
 BACKUPS = "/var/backups/parley"
 SERVICES = ("parley-node", "parley-lead", "parley-tools.socket", "parley-database")
-_RULE = "nft add rule inet parley input"
-FIREWALL = " && ".join(
-    (
-        "nft add table inet parley",
-        "nft 'add chain inet parley input { type filter hook input priority 0; policy drop; }'",
-        f"{_RULE} ct state established,related accept",
-        f"{_RULE} meta iifname lo accept",
-        f"{_RULE} meta l4proto icmp accept",
-    )
-)
-"""A firewall that lets nothing in, as many hosts have one before Parley comes."""
-OPEN = f"{_RULE} 'meta l4proto {{ tcp, udp }} th dport {{ 8642, 8760-9959 }} accept'"
+FIREWALL = """\
+#!/usr/sbin/nft -f
+flush ruleset
+table inet filter {
+    chain input {
+        type filter hook input priority 0;
+        ct state established,related accept
+        iifname "lo" accept
+        meta l4proto icmp accept
+        reject
+    }
+}
+"""
+"""A firewall that refuses the rest by its last rule, as many hosts have one before Parley comes."""
 
 
 class Story:
@@ -57,7 +59,8 @@ class Story:
             machine.boot()
             names = f"{self.a.address} {self.a.name}\\n{self.b.address} {self.b.name}"
             machine.type(f"printf '127.0.0.1 localhost\\n{names}\\n' > /etc/hosts")
-            machine.type(FIREWALL)
+            (machine.root / "etc/nftables.conf").write_text(FIREWALL)
+            machine.type("systemctl enable --quiet --now nftables")
 
     def install(self) -> None:
         """Installing asks nothing; the node serves, with its own role, database, and name."""
@@ -185,14 +188,45 @@ class Story:
         left = self.b.type(f"ls -d {PLACES} 2> /dev/null; getent passwd parley parley-tool; true")
         left += query(
             self.b,
-            "SELECT datname FROM pg_database WHERE datname ~ 'parley' "
-            "UNION SELECT rolname FROM pg_roles WHERE rolname ~ 'parley'",
+            OURS,
             "postgres",
         )
         require(not left.strip(), f"nothing is left, such as {left}")
 
+    def purge_beside_a_stopped_database(self) -> None:
+        """A purge starts a stopped Postgres; where that fails it removes nothing, and says so."""
+        install(self.b, self.package)
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        purge = "DEBIAN_FRONTEND=noninteractive apt-get purge --yes -qq parley"
+        stop = "systemctl stop parley-lead parley-node postgresql"
+        self.b.type(f"{stop} && systemctl mask --quiet postgresql postgresql@15-main")
+        require(not self.b.try_(purge), "no key is removed whose database stays")
+        self.b.type("test -s /var/lib/parley/node.pem")
+        self.b.type("systemctl unmask --quiet postgresql postgresql@15-main")
+        self.b.type(purge)
+        require(
+            not self.b.try_("systemctl is-active postgresql@15-main"), "it is stopped as before"
+        )
+        self.b.type("systemctl start postgresql && test ! -e /var/lib/parley")
+        require(not query(self.b, OURS, "postgres"), "neither role nor database is left")
+
+    def find_the_database_of_another(self) -> None:
+        """An installation beside a database without its key starts nothing, and says what to do."""
+        install(self.b, self.package)
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        self.b.type("apt-get remove --yes -qq parley && rm /var/lib/parley/node.pem")
+        shutil.copy2(self.package, self.b.root / "root/parley.deb")
+        require(not self.b.try_(f"{APT} /root/parley.deb < /dev/null"), "it is not installed")
+        require(not self.b.try_("systemctl is-active parley-node"), "nothing is started")
+        [drop] = re.findall(
+            r"To be a new node.*?: (.+)", self.b.type("dpkg --configure parley 2>&1 || true")
+        )
+        self.b.type(f"{drop} && dpkg --configure parley")
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        self.b.type("DEBIAN_FRONTEND=noninteractive apt-get purge --yes -qq parley")
+
     def introduce(self) -> None:
-        """Two new hosts measure each other after six commands on each, counted here."""
+        """Two new hosts measure each other by the lines of the documentation, counted here."""
         self.a.type("apt-get purge --yes -qq parley")
         typed = {self.a.name: 0, self.b.name: 0}
 
@@ -203,20 +237,21 @@ class Story:
         for machine in (self.a, self.b):
             typed[machine.name] += 1
             install(machine, self.package)
-            type_(machine, OPEN)
+            type_(machine, lines_of_the_firewall())
         keys = {machine.name: "" for machine in (self.a, self.b)}
         for machine in (self.a, self.b):
             wait_until(lambda it=machine: serves(it), "/healthz answers")  # type: ignore[misc]
             typed[machine.name] += 1  # parley node show, whose key each reads out to the other
             keys[machine.name] = identity(machine)
         for machine, other in ((self.a, self.b), (self.b, self.a)):
-            type_(
-                machine,
-                f"parley node add https://{other.address}:8642 --identity {keys[other.name]}",
-            )
-        type_(
-            self.a, f"parley throughput {self.a.name} {self.b.name} --duration 3s --congestion host"
-        )
+            *_, add, _ = commands_of_the_table()
+            add = add.replace("b.example", other.address)
+            type_(machine, add.replace("ed25519:…", keys[other.name]))
+        measure = commands_of_the_table()[-1].replace("a.example", self.a.name)
+        type_(self.a, measure.replace("b.example", self.b.name))
+        self.a.shut_down()
+        self.a.boot()
+        wait_until(lambda: self.b.try_(f"curl -fsk https://{self.a.address}:8642/healthz"), "open")
         require(max(typed.values()) <= COMMANDS_MAX, f"few commands: {typed}")
         print(f"      commands typed: {typed}")
 
@@ -231,7 +266,9 @@ class Story:
             self.a.type(f"printf '{OLD_SERVICE}' > /etc/systemd/system/{service}.service")
         self.a.type(f"systemctl daemon-reload && systemctl enable --quiet --now {all_services}")
         shutil.copy2(self.package, self.a.root / "root")
-        self.a.type(f"{_RULE} tcp dport 443 accept")  # as the old host had it
+        self.a.type(
+            "nft insert rule inet filter input tcp dport 443 accept"
+        )  # as the old host had it
         self.a.type(f"set -e; export DEBIAN_FRONTEND=noninteractive\n{stop}")
         require(not self.a.try_(f"systemctl is-active {all_services}"), "its services are stopped")
         wait_until(lambda: serves(self.a), "/healthz answers")
@@ -260,6 +297,12 @@ class Story:
         require(not self.b.try_(f"curl -fsk {base}/"), "the node is gone")
 
 
+OURS = (
+    "SELECT datname FROM pg_database WHERE datname ~ 'parley' "
+    "UNION SELECT rolname FROM pg_roles WHERE rolname ~ 'parley'"
+)
+"""The query of what the package has made in a Postgres."""
+REAL_HOST = REPOSITORY / "docs" / "how-to" / "real-host.md"
 MOVING = REPOSITORY / "docs" / "how-to" / "moving.md"
 LOAD = "sysctl --load /etc/sysctl.d/60-parley.conf"
 OLD_SERVICE = r"[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
@@ -277,6 +320,18 @@ def steps_of_moving() -> tuple[str, str, str, str]:
     stop, serve, follow, _ = (block.text for block in blocks(MOVING) if block.language == "sh")
     [back] = re.findall(r"To go back: `([^`]+)`", MOVING.read_text("utf-8"))
     return stop, serve, follow, back
+
+
+def commands_of_the_table() -> list[str]:
+    """Return what the table of the installation has people type on the first host, in its order."""
+    rows = re.findall(r"^\| \d \| (.+?) \|", REAL_HOST.read_text("utf-8"), re.MULTILINE)
+    return [command for row in rows for command in re.findall(r"^`([^`]+)`", row)]
+
+
+def lines_of_the_firewall() -> str:
+    """Return the lines that open the firewall, as the same page has them."""
+    [lines] = [it.text for it in blocks(REAL_HOST) if "nft list chain" in it.text]
+    return lines
 
 
 def install(machine: Machine, package: Path) -> None:
@@ -359,6 +414,8 @@ def tell(package: Path, earlier: Path, *, keep: bool) -> str | None:
         story.back_up_and_restore,
         story.lose_the_key,
         story.remove,
+        story.purge_beside_a_stopped_database,
+        story.find_the_database_of_another,
         story.introduce,
         story.move,
     )
