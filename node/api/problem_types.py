@@ -61,6 +61,8 @@ _REMEDIES = {
     "restores a backup; then send the request again.",
     "no-room": "Make room on the disk that detail names, then send the request again.",
     "not-ready": "Read detail, which says what the node lacks.",
+    "wrong-key": "Bring back the key files that belong to the database, or restore a backup that "
+    "has them, as detail says.",
     "moved-away": "Ask the host that detail names, or type parley admin reclaim on this one.",
     "copy-of-node": "Ask the host that detail names, or stop it and type parley admin take-over "
     "on this one.",

@@ -39,6 +39,7 @@
         │   ├── DatabaseDamaged   503  or worn: its owner has to repair it
         │   └── NoRoom            507  a disk is full
         ├── NotReady              503
+        ├── WrongKey              500  the keys here are not those of the database
         ├── MovedAway             500  another host has this node
         │   └── CopyOfNode        500  this host has a copy of a node that goes on
         ├── SchemaMismatch        500  program and database differ in version
@@ -441,6 +442,8 @@ class NotReady(HostError):
 class WrongKey(HostError):
     """The keys of this host are not those of its database; another start changes nothing."""
 
+    code = "wrong-key"
+    title = "The database has another key"
     exit_code = 10
 
 
