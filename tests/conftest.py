@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -46,17 +47,48 @@ settings.register_profile("thorough", settings.get_profile("parley"), max_exampl
 settings.load_profile("parley")
 
 _IDLE_LIMIT_S = 60.0
+_ENDING_S = 20.0
+"""How long what interrupted tests have started may take to end."""
+_TEMPORARY = pytest.StashKey[Path]()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let the programs that tests start be ended by Ctrl-C, and collect no garbage for now.
 
     What a shell starts in the background without job control ignores it, and so do all children.
     """
+    if not hasattr(config, "workerinput"):
+        config.stash[_TEMPORARY] = _use_own_temporary_directory()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Nothing of thousands of new tests is garbage; looking for some takes a third of the time.
     gc.disable()
+
+
+def _use_own_temporary_directory() -> Path:
+    """Have this process and all that it starts leave their files in one folder; return it.
+
+    Every account may use it, as the one that it replaces. Folders of tests stay where they were:
+    they are pytest's, which removes them, and longer names are too long for sockets in them.
+    """
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    directory = Path(tempfile.mkdtemp(prefix="parley-"))
+    directory.chmod(0o1777)
+    os.environ["TMPDIR"] = str(directory)
+    tempfile.tempdir = None
+    return directory
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what tests left, as those do that Ctrl-C has ended.
+
+    What they started ends with them, but it may write a last file meanwhile.
+    """
+    directory = config.stash.get(_TEMPORARY, None)
+    until = time.monotonic() + _ENDING_S
+    while directory is not None and directory.exists() and time.monotonic() < until:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)

@@ -22,7 +22,10 @@ NAME = "parley-evil"
 """The process name of the programs that must not be left over."""
 
 _STAY = f"exec -a {NAME} sleep 600"
-_SECRETS = "/tmp/parley-lab-*/*/* /proc/{1,$PPID}/{environ,cmdline,status} /etc/shadow /root/.*"
+_SECRETS = (
+    f"{tempfile.gettempdir()}/parley-lab-*/*/* "
+    "/proc/{1,$PPID}/{environ,cmdline,status} /etc/shadow /root/.*"
+)
 _SOCKET = "/usr/bin/python3 -c 'import socket; socket.socket(socket.AF_UNIX)'"
 _DEEDS = {
     "hang": _STAY,

@@ -8,9 +8,13 @@ the only way to deselect a test.
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -58,6 +62,8 @@ RIGHTS = {
 """Needs that no package provides: the reason for deselecting, and a check for the right."""
 
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
+_PASSED_ON = pytest.StashKey[Path]()
+"""The file by which workers pass their counts on; it is empty until one has counted."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -75,6 +81,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker."""
     line = "needs(*names): what the host must have; without it the test is left out and counted"
     config.addinivalue_line("markers", line)
+    if not hasattr(config, "workerinput"):
+        descriptor, name = tempfile.mkstemp(prefix="parley-left-out-")
+        os.close(descriptor)
+        config.stash[_PASSED_ON] = Path(name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Name to a worker the file that passes its counts on, also when it is interrupted."""
+    node.workerinput["left_out"] = str(node.config.stash[_PASSED_ON])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,26 +98,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect the tests that cannot run here."""
     reasons = {item: reason for item in items if (reason := _reason(_needs(item)))}
     config.stash[_LEFT_OUT] = dict(Counter(reasons.values()))
+    if (given := getattr(config, "workerinput", None)) is not None and reasons:
+        _write_whole(Path(given["left_out"]), json.dumps(config.stash[_LEFT_OUT]))
     if reasons:
         items[:] = [item for item in items if item not in reasons]
         config.hook.pytest_deselected(items=list(reasons))
 
 
+def _write_whole(file: Path, text: str) -> None:
+    """Write a file that others write, too, so that whoever reads it finds all of one text."""
+    new = file.with_name(f"{file.name}-{os.getpid()}")
+    new.write_text(text)
+    new.replace(file)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Pass the counts to the process that prints, if this is a worker."""
-    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["left_out"] = session.config.stash.get(_LEFT_OUT, {})
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take a worker's counts, which are the same in all workers."""
-    counts: dict[str, int] = getattr(node, "workeroutput", {}).get("left_out", {})
-    if counts and _LEFT_OUT not in node.config.stash:
-        node.config.stash[_LEFT_OUT] = counts
-        reporter = node.config.pluginmanager.get_plugin("terminalreporter")
-        reporter.stats["deselected"] = [SimpleNamespace() for _ in range(sum(counts.values()))]
+    """Take the workers' counts, which are the same in all workers, in the process that prints."""
+    file = session.config.stash.get(_PASSED_ON, None)
+    if file is None:
+        return
+    text = file.read_text()
+    file.unlink()
+    if text:
+        counts: dict[str, int] = json.loads(text)
+        session.config.stash[_LEFT_OUT] = counts
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.stats["deselected"] = [SimpleNamespace() for _ in range(sum(counts.values()))]
 
 
 @pytest.hookimpl(trylast=True)
