@@ -23,6 +23,8 @@ AWAY = (
     asyncpg.OperatorInterventionError,  # being shut down, or not up yet
     asyncpg.InsufficientResourcesError,  # disk full, too many connections
 )
+_OF_THE_DRIVER = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Errors of the driver, whose words ("cannot switch to state 12") help nobody who reads them."""
 _DAMAGED = (asyncpg.InternalServerError, asyncpg.PostgresSystemError)
 _READ_ONLY = (
     asyncpg.ReadOnlySQLTransactionError,  # after a fail-over: still the old one
@@ -61,6 +63,8 @@ def fault_of(error: BaseException, lock_s: float) -> DatabaseUnavailable | None:
         )
     if isinstance(error, asyncpg.LockNotAvailableError):
         said = f"other changes have kept locked for {lock_s:g} s what it needs"
+    if isinstance(error, _OF_THE_DRIVER):
+        said = "its connection was broken off, as when its server ends or another one takes over"
     return DatabaseUnavailable(f"the database does not answer: {said or reason_of(error)}")
 
 
