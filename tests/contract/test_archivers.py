@@ -77,7 +77,8 @@ async def case(request: pytest.FixtureRequest, where: Surroundings) -> AsyncIter
     archiver = archivers()[name]
     assert missing_requirement(archiver) is None
     async with made(where) as peer:
-        spec = archiver.spec_model.model_validate(peer.spec)
+        patient = {"timeout": "PT2M"} if "timeout" in archiver.spec_model.model_fields else {}
+        spec = archiver.spec_model.model_validate({**peer.spec, **patient})
         host = ArchivingHost("a.example", (where.folder, where.cluster.socket), lambda: START)
         assert archiver.refusal(spec, host) is None
         destination = archiver.open(spec, host)
@@ -107,18 +108,22 @@ async def test_trying_it_delivers_nothing(case: Case) -> None:
     assert len(await case.peer.until(1)) == 1
 
 
-async def test_a_stopped_peer_is_detected(case: Case) -> None:
+async def test_a_stopped_peer_is_detected(case: Case, where: Surroundings) -> None:
     """If the peer stops, deliveries are to be retried with a reason, and a test fails."""
     await case.destination.deliver(deliveries(1))
     await case.peer.until(1)
-    await case.peer.leave()
-    await case.destination.deliver(deliveries(2, 1))
-    outcomes = await case.destination.deliver(deliveries(2, 1))
-    assert {outcome.status for outcome in outcomes} == {DeliveryStatus.AGAIN}
-    assert all(outcome.reason for outcome in outcomes)
-    if case.name not in LASTING:
-        with pytest.raises(ArchiverFailed):
-            await case.destination.test()
+    async with at(
+        PEERS[case.name][0], case.peer, (where.folder,)
+    ) as destination:  # as patient as archives are
+        await destination.deliver(deliveries(1, 1))
+        await case.peer.leave()
+        await destination.deliver(deliveries(2, 2))
+        outcomes = await destination.deliver(deliveries(2, 2))
+        assert {outcome.status for outcome in outcomes} == {DeliveryStatus.AGAIN}
+        assert all(outcome.reason for outcome in outcomes)
+        if case.name not in LASTING:
+            with pytest.raises(ArchiverFailed):
+                await destination.test()
 
 
 @pytest.mark.parametrize("name", sorted(archivers()))
@@ -151,11 +156,13 @@ def test_an_archiver_describes_itself(name: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def at(name: str, peer: Peer, **fields: Any) -> AsyncIterator[Destination]:
+async def at(
+    name: str, peer: Peer, folders: tuple[Path, ...] = (), **fields: Any
+) -> AsyncIterator[Destination]:
     """Open a destination at a peer, with other fields."""
     archiver = archivers()[name]
     spec = archiver.spec_model.model_validate({**peer.spec, **fields})
-    destination = archiver.open(spec, ArchivingHost("a.example", (), CLOCK.now))
+    destination = archiver.open(spec, ArchivingHost("a.example", folders, CLOCK.now))
     yield destination
     await destination.close()
 

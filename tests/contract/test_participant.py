@@ -31,6 +31,7 @@ from node.tasks.acceptance import stored_task
 from node.trust.signer import Signer
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.patience import PATIENCE_S
 from tests.support.served_nodes import fetching, know, served
 from tests.support.worlds import (
     DURATION,
@@ -106,7 +107,7 @@ async def party(
             await stack.enter_async_context(fetching(far))
         peer = lead.peer(far.card.identity)
         if request.param == FETCHES_BESIDE:
-            peers = Peers(lead.peers._session, Signer(lead.key, clock.now), timeout_s=5)
+            peers = Peers(lead.peers._session, Signer(lead.key, clock.now), timeout_s=PATIENCE_S)
             own = peers.client_of(lead.card.identity, "a", lead.card.url)
             peers.carry = via_own_node(peers, own)
             peer = peers.client_of(far.card.identity, "b", None)
