@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ def _write_sources(to: Path) -> None:
         text = path.read_text(encoding="utf-8")
         target.write_text(_IMPORT.sub(rf"\1\2 {INSIDE}", text), encoding="utf-8")
     (to / "parley_client" / "py.typed").touch()
+    shutil.copy2(REPOSITORY / "LICENSE", to)
     (to / "pyproject.toml").write_text(_project_text(), encoding="utf-8")
 
 
@@ -62,6 +64,7 @@ version = "{whole["version"]}"
 description = "The client of Parley, a scheduler for network measurements"
 requires-python = "{whole["requires-python"]}"
 license = "{whole["license"]}"
+license-files = ["LICENSE"]
 classifiers = ["Typing :: Typed"]
 dependencies = {needs!r}
 [tool.hatch.build.targets.wheel]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,14 @@ def write_pages(directory: Path) -> int:
     for context in _contexts(click.Context(parley, info_name="parley")):
         name = context.command_path.replace(" ", "-")
         page = generate_man_page(context, version=program_version())
-        (directory / f"{name}.1").write_text(page + _help_ending(context.command))
+        (directory / f"{name}.1").write_text(_text_as_text(page) + _help_ending(context.command))
         written += 1
     return written
+
+
+def _text_as_text(page: str) -> str:
+    """Keep lines of a help that begin with a quote or a dot from being requests of roff."""
+    return re.sub(r"^(?='|\.(?![A-Z]{2}\b|[BI]R?\b|nf\b|fi\b))", r"\\&", page, flags=re.MULTILINE)
 
 
 def _help_ending(command: click.Command) -> str:
