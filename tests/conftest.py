@@ -48,7 +48,7 @@ settings.load_profile("parley")
 
 _IDLE_LIMIT_S = 60.0
 _ENDING_S = 20.0
-"""How long what interrupted tests have started may take to end."""
+"""The longest that programs of interrupted tests may take to end."""
 _TEMPORARY = pytest.StashKey[Path]()
 
 

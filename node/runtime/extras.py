@@ -1,4 +1,4 @@
-"""What a part of the program needs beside it, and the line that installs it.
+"""Extras: the packages that a part of the program needs, and the line that installs them.
 
 The packages of an extra are locked in a file of this program (``requirements/EXTRA.txt``, which
 ``deploy.extras`` writes). So the line has the same effect in a package, an image and a checkout,

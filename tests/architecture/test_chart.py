@@ -64,7 +64,7 @@ def test_the_chart_is_of_this_version() -> None:
 
 
 def test_settings_of_the_chart_exist() -> None:
-    """What the chart sets are settings of the program, and a value may add others."""
+    """The chart sets settings of the program, and a value may add others."""
     values = VALUES | {"settings": {"PARLEY_TARGETS": "10.0.0.0/8"}}
     settings = documents(values)["ConfigMap"]["data"]
     assert settings["PARLEY_NAME"] == VALUES["name"]

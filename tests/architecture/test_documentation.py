@@ -38,10 +38,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=where)
 def test_links_lead_to_headings(page: Path) -> None:
-    """Every link to a part of a page names one of its headings, as browsers of the code do.
-
-    What a page includes is made by Sphinx, which looks at links to it.
-    """
+    """Every link to a part of a page names one of its headings, unless Sphinx makes the page."""
     links = ANCHOR.findall(page.read_text(encoding="utf-8"))
     targets = {(page.parent / target if target else page, anchor) for target, anchor in links}
     dead = {

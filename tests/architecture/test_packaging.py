@@ -90,7 +90,7 @@ def test_an_installation_has_nothing_that_only_builds() -> None:
 
 
 def test_the_line_that_installs_an_extra_names_files_that_are_there() -> None:
-    """What a hint says can be typed as it stands: the Python and the file exist."""
+    """A hint can be typed as it stands: the Python and the file that it names exist."""
     words = extras.install_command("kafka").split()
     assert Path(words[0]).exists()
     assert Path(words[-1]).is_file()
@@ -116,7 +116,7 @@ def test_locks_name_no_place(lock: str) -> None:
 
 
 def test_tests_run_what_is_shipped() -> None:
-    """What runs and what builds has the same version in development."""
+    """Packages that run or build have the same version in development."""
 
     def pins(lock: str) -> set[str]:
         lines = (REPOSITORY / lock).read_text().splitlines()

@@ -97,7 +97,7 @@ def test_jobs_have_limits_and_few_rights() -> None:
 
 
 def test_hooks_are_those_of_lint() -> None:
-    """What pre-commit runs is what make lint runs, command by command."""
+    """The hooks of pre-commit run the commands of make lint, one by one."""
     makefile = (REPOSITORY / "Makefile").read_text()
     recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe

@@ -86,7 +86,7 @@ class Apt:
 
 
 def test_apt_sees_versions_that_come_later(tmp_path: Path, key: str) -> None:
-    """What is added later is the candidate, and the host's release decides which one."""
+    """A later version is the candidate, of the release that the host has."""
     place = tmp_path / "repository"
     made = make_package("1.0.0+deb12", tmp_path)
     assert repository.make([made], key, place) == [place / "apt"]

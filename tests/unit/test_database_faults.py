@@ -1,4 +1,4 @@
-"""What errors of the database mean, in the words that callers read."""
+"""The meaning of errors of the database, in the words that callers read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from node.store.faults import FAULTS, fault_of
     ],
 )
 def test_a_broken_connection_is_told_in_our_words(error: Exception) -> None:
-    """Whoever asks while a server is replaced reads what happened, and no state of the driver."""
+    """A caller reads what happened while a server is replaced, and no state of the driver."""
     fault = fault_of(error, 8)
     assert isinstance(error, FAULTS)
     assert fault is not None

@@ -1,4 +1,4 @@
-"""What the build of the Debian package makes of an environment and of its version."""
+"""The build of the Debian package: its version, and the environment in it."""
 
 from __future__ import annotations
 

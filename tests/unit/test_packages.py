@@ -56,7 +56,7 @@ def test_root_gets_what_is_missing(
 def test_what_is_installed_did_not_fail(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where apt-get fails for a package of somebody else, only what is not there is listed."""
+    """Only packages that are not there are listed where apt-get fails for another one."""
     monkeypatch.setattr(packages, "can_install", lambda: True)
     monkeypatch.setattr(packages, "_is_installed", "held-up-broken".__eq__)
     packages.install(["held-up-broken", "broken"])
