@@ -10,7 +10,8 @@ from __future__ import annotations
 import gzip
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deploy import client
@@ -28,18 +29,18 @@ def build_all(directory: Path) -> Iterator[Path]:
     yield directory / build.build_sdist(str(directory))
     yield client.build_wheel(directory)
     number = version()
-    yield _archive(directory / f"parley-{number}.tar.gz", f"parley-{number}/", "HEAD")
-    yield _archive(directory / f"parley-ansible-{number}.tar.gz", "", "HEAD:deploy/ansible")
+    for name, paths in (("parley", ()), ("parley-ansible", ("deploy/ansible",))):
+        yield _archive(directory / f"{name}-{number}.tar.gz", f"{name}-{number}/", paths)
 
 
-def _archive(target: Path, prefix: str, tree: str) -> Path:
-    """Write what git has of a tree into an archive that has no time of its own."""
-    argv = ["git", "archive", "--format=tar", f"--mtime=@{commit_second()}", f"--prefix={prefix}"]
-    tar = subprocess.run([*argv, tree], cwd=REPOSITORY, check=True, capture_output=True)
+def _archive(target: Path, prefix: str, paths: Sequence[str]) -> Path:
+    """Write what the last commit has of some paths, or of all, into an archive of its time."""
+    argv = ["git", "archive", "--format=tar", f"--prefix={prefix}", "HEAD", *paths]
+    tar = subprocess.run(argv, cwd=REPOSITORY, check=True, capture_output=True)
     target.write_bytes(gzip.compress(tar.stdout, mtime=0))
     return target
 
 
 if __name__ == "__main__":
-    for path in build_all(REPOSITORY / "dist"):
+    for path in build_all(Path(sys.argv[1]) if sys.argv[1:] else REPOSITORY / "dist"):
         print(f"Built {path}")
