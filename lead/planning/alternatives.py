@@ -52,7 +52,7 @@ from node.model.recurrence import recurrence_faults
 from node.model.scheduling import recurrence_of
 from node.model.spans import Span, at_least, from_portion, to_portion
 from node.model.task_terms import TaskTerms
-from node.model.times import format_duration, format_instant
+from node.model.times import duration_text, format_duration, format_instant
 from node.model.wire.tasks import Schedule
 
 SHORTEST_SHARE = 10
@@ -248,7 +248,7 @@ def _start_at(situation: Situation, start: int, penalty: int) -> DocumentChange:
     return DocumentChange(
         ChangeKind.LATER,
         min(1.0, delay / times.DAY) + penalty,
-        f"starts at {format_instant(start)}, {format_duration(_next_full_second(delay))} later",
+        f"starts at {format_instant(start)}, {duration_text(_next_full_second(delay))} later",
         {"start": format_instant(start)},
     )
 
@@ -352,9 +352,9 @@ def _shorter_runs(situation: Situation) -> list[DocumentChange] | Reason:
 
 
 def _length(spec: Mapping[str, Any], size: int) -> str:
-    """Format as ``PT6S``, or ``6 packets``."""
+    """Format as ``6 s``, or ``6 packets``."""
     if "duration" in spec:
-        return format_duration(size * times.SECOND)
+        return duration_text(size * times.SECOND)
     return f"{size} packets"
 
 
@@ -396,13 +396,13 @@ def _longer_slip(situation: Situation) -> list[DocumentChange] | Reason:
     penalty = _penalty(situation, widened, situation.duration) if needed > slip else None
     if penalty is None:
         return no_slip_helps()
-    more, less = format_duration(needed), format_duration(slip)
+    more, less = duration_text(needed), duration_text(slip)
     return [
         DocumentChange(
             ChangeKind.SLIP,
             min(1.0, (needed - slip) / times.DAY) + penalty,
             f"may start up to {more} later than its nominal start instead of {less}",
-            {"slip": more},
+            {"slip": format_duration(needed)},
         )
     ]
 
@@ -415,13 +415,13 @@ def _longer_interval(situation: Situation) -> list[DocumentChange] | Reason:
         schedule = situation.schedule.model_copy(update={"repeat": multiple * repeat})
         slots, placed = _placed_slots(situation, schedule, situation.duration)
         if slots and len(placed) == len(slots):
-            more, less = format_duration(multiple * repeat), format_duration(repeat)
+            more, less = duration_text(multiple * repeat), duration_text(repeat)
             return [
                 DocumentChange(
                     ChangeKind.LESS_OFTEN,
                     1 - 1 / multiple,
                     f"runs every {more} instead of every {less}",
-                    {"repeat": more},
+                    {"repeat": format_duration(multiple * repeat)},
                 )
             ]
     return no_longer_interval_helps()

@@ -394,7 +394,7 @@ def _outcome(run: Run) -> str:
     slipped = run.starts_at - run.slot
     when = f"at {times.to_the_second(run.starts_at)}"
     if slipped:
-        when += f", {times.format_duration(slipped)} after its nominal start"
+        when += f", {times.duration_text(slipped)} after its nominal start"
     return f"{run.state}: {run.summary or ' and '.join(run.participants)}, {when}"
 
 

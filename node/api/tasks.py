@@ -595,7 +595,7 @@ def _place_of_slot(node: NodeService, task: Task, slot: int) -> str:
     kept = node.settings.keep_failed
     if slot + kept > node.clock.now() or slot < task.created_at:
         return ""
-    return f"; what has no result is kept for {times.format_duration(kept)} (PARLEY_KEEP_FAILED)"
+    return f"; what has no result is kept for {times.duration_text(kept)} (PARLEY_KEEP_FAILED)"
 
 
 _SEATS = Query(

@@ -31,7 +31,7 @@ READ_MAX = 5_000
 """Maximum number of runs that are read."""
 _PARTICULARS = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\bPT?\d[0-9WDHMST.]*\b"
-    r"|(?<=\s)\d(?:[0-9.,]*\d)?",
+    r"|(?<=\s)\d(?:[0-9.,]*\d)?(?: (?:d|h|min|s|ms)\b(?: \d[0-9.,]* (?:h|min|s)\b)*)?",
     re.ASCII,
 )
 """The parts of a reason that differ from run to run, much as in ``plain_cause`` of the database."""
@@ -43,19 +43,25 @@ def plain_cause(reason: str) -> str:
     """Return a reason without times, lengths, ids and figures.
 
     >>> plain_cause("b cannot be reached since 2026-12-01T00:00:00Z: timed out after 5 s")
-    'b cannot be reached since …: timed out after … s'
+    'b cannot be reached since …: timed out after …'
     """
     return _PARTICULARS.sub("…", reason)
 
 
-def runs_by_cause(runs: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return runs by judgement and cause, most frequent first; a gap counts once per slot."""
+def runs_by_cause(runs: Iterable[Record], common: Iterable[Record] = ()) -> list[dict[str, Any]]:
+    """Return runs by judgement and cause, most frequent first; a gap counts once per slot.
+
+    Each has the sentences of those of the ``common`` causes that explain a task of its runs.
+    """
     groups: dict[tuple[str, str], list[Record]] = {}
     for run in runs:
         outcome = run["outcome"]
         cause = plain_cause(outcome["reason"] or "no reason is known")
         groups.setdefault((outcome["judgement"], cause), []).append(run)
-    causes = [_cause_record(word, cause, members) for (word, cause), members in groups.items()]
+    causes = [
+        _cause_record(word, cause, members) | {"common": _common_sentences(members, common)}
+        for (word, cause), members in groups.items()
+    ]
     return sorted(causes, key=lambda each: (-each["count"], each["latest_at"]))
 
 
@@ -72,6 +78,15 @@ def _cause_record(judgement: str, cause: str, runs: Sequence[Record]) -> dict[st
         "run": latest["id"],
         "followed_by": latest_follow_ups(runs),
     }
+
+
+def _common_sentences(runs: Iterable[Record], common: Iterable[Record]) -> list[str]:
+    tasks = {run["task"] for run in runs}
+    return [
+        cause["sentence"]
+        for cause in common
+        if not tasks.isdisjoint(failing["task"] for failing in cause["tasks"])
+    ]
 
 
 def latest_follow_ups(runs: Iterable[Record]) -> Sequence[Record]:
@@ -104,7 +119,7 @@ def _follow_ups_text(cause: Record) -> str:
 
 
 CAUSE = RecordLayout(
-    "count,outcome,cause,example,headlines,first_at,latest_at,run,followed_by",
+    "count,outcome,cause,example,headlines,first_at,latest_at,run,followed_by,common",
     Column("runs", lambda cause: str(cause["count"]), whole=True),
     Column("outcome", lambda cause: cause["outcome"], whole=True),
     Column("why", _reason_text),
@@ -176,6 +191,7 @@ async def causes(
       parley run causes --participant b -o json
 
     First comes what is common to what fails now: a host, one direction of it, a network, a tool.
+    In JSON and CSV, the field common has it, beside each cause of which it explains a task.
     The last column has the latest of these runs: parley explain RUN tells all about it.
     """  # noqa: D301 - click's mark for lines to keep
     now = session.clock.now()
@@ -190,10 +206,9 @@ async def causes(
     }
     runs, more = await read_runs(session, query)
     with expected_members():
-        if session.output.format == "table" and not session.output.wide:
-            common = await common_causes(session.reader, [run["task"] for run in runs])
-            if common:
-                session.output.print_text("\n".join([*common_lines(common), ""]))
-        session.output.print_list(runs_by_cause(runs), CAUSE)
+        common = await common_causes(session.reader, [run["task"] for run in runs])
+        if common and session.output.format == "table" and not session.output.wide:
+            session.output.print_text("\n".join([*common_lines(common), ""]))
+        session.output.print_list(runs_by_cause(runs, common), CAUSE)
     if more:
         session.progress.note(f"Only the newest {READ_MAX} runs were read; choose a shorter time.")

@@ -24,7 +24,7 @@ import structlog
 
 from node.model import times
 from node.model.errors import NotReady
-from node.model.times import format_duration, to_the_second
+from node.model.times import duration_text, to_the_second
 from node.runtime.clock import ABSENCE_MAX, STEP_MIN
 from node.store import clock_steps
 from node.store.core import Core
@@ -80,10 +80,10 @@ class ClockStepHandler:
         whole = (behind or self.watcher.ahead) // times.SECOND * times.SECOND
         left = max(times.SECOND, self.watcher.doubt // times.SECOND * times.SECOND)
         return (
-            f"this host's clock says {to_the_second(now)}, {format_duration(whole)} "
+            f"this host's clock says {to_the_second(now)}, {duration_text(whole)} "
             f"{'before' if behind else 'after'} the last time that is known here, and is not "
             "synchronised: nothing is begun or given up before it is, or another node confirms "
-            f"it, or {format_duration(left)} have passed (PARLEY_CLOCK_DOUBT)"
+            f"it, or {duration_text(left)} have passed (PARLEY_CLOCK_DOUBT)"
         )
 
     def require_begun(self) -> None:

@@ -316,7 +316,7 @@ async def _meshes_below_target(connection: Connection, terms: WebhookTerms, now:
         if percent is not None and percent < terms.percent:
             below[Condition(WebhookEvent.MESH_BELOW, name)] = (
                 f"mesh {name}: {percent:.1f} % of what was due in the last "
-                f"{times.format_duration(terms.span)} was delivered and not bad, less than "
+                f"{times.duration_text(terms.span)} was delivered and not bad, less than "
                 f"{terms.percent:g} %: of {delivery.due} runs {delivery.delivered} were delivered, "
                 f"{delivery.bad} of these with a bad result or without an answer"
             )

@@ -183,7 +183,7 @@ def _fitting_interval_text(measure: int, load: Load, intervals: Mapping[int, int
     rest = load.booked_share - own
     if rest < _COMFORTABLE:
         fitting = round_up_interval((intervals[measure] or 0) * own / (_COMFORTABLE - rest))
-        return f"an interval of {times.format_duration(fitting)} would fit, or fewer pairs"
+        return f"an interval of {times.duration_text(fitting)} would fit, or fewer pairs"
     free = _COMFORTABLE - (load.others or 0.0)
     if free <= 0:
         return "others have booked all its time; remove it from the mesh, or ask them"
@@ -262,12 +262,12 @@ def meeting_starts(
 
 
 def _meeting_finding(name: str, schedule: ScheduleDocument, wait: int, node: str) -> Finding:
-    slip = times.format_duration(default_slip(schedule.at(0)))
+    slip = times.duration_text(default_slip(schedule.at(0)))
     return Finding(
         FindingKind.NO_TIME,
         f"/schedules/{name}/slip",
         f"exclusive runs of {node} meet, although their starts are spread: one begins "
-        f"{times.format_duration(wait)} later than its start, and the slip is {slip}",
+        f"{times.duration_text(wait)} later than its start, and the slip is {slip}",
         f'slip = "{times.format_duration(round_up_interval(wait * _SPARE_SLIP))}"',
     )
 
@@ -294,6 +294,6 @@ def _short_slip_finding(  # noqa: PLR0913, PLR0917 - one row of figures
         FindingKind.NO_TIME,
         f"/schedules/{name}/slip",
         f"{node} has {number} exclusive runs at each start, one after the other: the last begins "
-        f"{times.format_duration(needed)} later, and the slip is {times.format_duration(slip)}",
+        f"{times.duration_text(needed)} later, and the slip is {times.duration_text(slip)}",
         f'slip = "{times.format_duration(wanted)}"',
     )

@@ -46,7 +46,7 @@ def start_in_words(start: Any) -> Any:
         phase = times.parse_instant(start) - times.EARLIEST
     except ValueError:  # counted from the creation, or from the next whole interval
         return start
-    return f"{times.format_duration(phase)} into each interval" if phase < times.LONGEST else start
+    return f"{times.duration_text(phase)} into each interval" if phase < times.LONGEST else start
 
 
 def longest_wait(runs: Sequence[tuple[int, int]], interval: int) -> int:

@@ -128,7 +128,7 @@ def _lead_attention(leads: Sequence[LeadStatus], lease: int, planning: int) -> I
                 command=SEE_LEAD,
             )
         if lead.state is LeadState.SILENT:
-            age = times.format_duration(lead.heartbeat_age // times.SECOND * times.SECOND)
+            age = times.duration_text(lead.heartbeat_age // times.SECOND * times.SECOND)
             yield Attention(
                 subject="lead",
                 what=f"the lead {lead.owner} was not told to stop, and has not been heard for "

@@ -54,8 +54,8 @@ def parse_period(text: str) -> int:
 
 
 def period_in_words(period: int) -> str:
-    """Return a period (µs) as it follows "per": ``day``, or ``PT2H``."""
-    return _PERIODS.get(period) or times.format_duration(period)
+    """Return a period (µs) as it follows "per": ``day``, or ``2 h``."""
+    return _PERIODS.get(period) or times.duration_text(period)
 
 
 def parse_byte_quota(text: str) -> ByteQuota:

@@ -55,7 +55,7 @@ def patched_document(document: Any, patch: Any) -> Any:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Describe each field that differs, in document order: ``repeat PT1H → PT30M``."""
+    """Describe each field that differs, in document order: ``repeat 1 h → 30 min``."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     names = [*old, *(name for name in new if name not in old)]
     return [
@@ -84,6 +84,7 @@ def _value_text(document: Mapping[str, Any], name: str) -> str:
     if value is None or value in ([], ()):
         return "none"
     text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    text = times.with_durations_in_words(text)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 

@@ -30,7 +30,7 @@ from node.model.reasons import (
 )
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.scheduling import recurrence_of
-from node.model.times import format_duration, format_instant
+from node.model.times import duration_text, format_instant
 from node.model.wire.participants import HoldRequest, RunRequest
 from node.model.wire.tasks import PRIORITY_MAX, Schedule
 
@@ -117,12 +117,12 @@ def _time_fault(recurrence: Recurrence, run: RunRequest) -> FieldFault | None:
 
 
 def _in_words(recurrence: Recurrence) -> str:
-    """Return a schedule in words: ``from 2026-…Z every PT1H until 2026-…Z``."""
+    """Return a schedule in words: ``from 2026-…Z every 1 h until 2026-…Z``."""
     words = f"from {format_instant(recurrence.anchor)}"
     if recurrence.cron is not None:
         words += f" at {recurrence.cron!r} in {recurrence.timezone or 'UTC'}"
     elif recurrence.repeat is not None:
-        words += f" every {format_duration(recurrence.repeat)}"
+        words += f" every {duration_text(recurrence.repeat)}"
     else:
         words += " once"
     if recurrence.until is not None:

@@ -89,7 +89,7 @@ def principal_of(claims: Mapping[str, Any], terms: OidcTerms) -> Principal:
     if not 0 < (expires_at - issued_at) * times.SECOND <= terms.life_max:
         msg = (
             f"the token of {terms.issuer} is not valid for at most "
-            f"{times.format_duration(terms.life_max)}, and cannot be revoked; have the issuer "
+            f"{times.duration_text(terms.life_max)}, and cannot be revoked; have the issuer "
             "make shorter ones, or raise PARLEY_OIDC_LIFE_MAX"
         )
         raise NotAuthenticated(msg)

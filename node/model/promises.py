@@ -71,7 +71,7 @@ def pool_warnings(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[
 
 def short_term(choice: str, term: int) -> str | None:
     """Return the term in words if it is below a minute; rotating nodes change with every run."""
-    return times.format_duration(term) if choice == "sticky" and term < times.MINUTE else None
+    return times.duration_text(term) if choice == "sticky" and term < times.MINUTE else None
 
 
 def _short_term_warnings(pool: PoolSize) -> str:

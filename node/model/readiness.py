@@ -73,7 +73,7 @@ class Readiness:
         """The sentence on a task that nobody plans; None if there is none."""
         if self.due_for <= DUE_MAX or self.clock_fault is not None:
             return None
-        waited = times.format_duration(self.due_for // times.SECOND * times.SECOND)
+        waited = times.duration_text(self.due_for // times.SECOND * times.SECOND)
         return f"the oldest due task has waited {waited} to be planned; see the log of the lead"
 
     @property

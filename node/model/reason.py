@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, Self, SupportsFloat
 
 from node.model.byte_quotas import bytes_text
-from node.model.times import SECOND, format_duration, format_instant, to_the_second
+from node.model.times import SECOND, duration_text, format_instant, to_the_second
 
 P = ParamSpec("P")
 _FIELD = re.compile(r"{(\w+)")
@@ -155,7 +155,7 @@ def _short(figure: SupportsFloat) -> str:
 
 
 _FORMS: Mapping[str, Callable[[Any], str]] = {
-    "duration": lambda figure: format_duration(round(figure)),
+    "duration": lambda figure: duration_text(round(figure)),
     "instant": to_the_second,
     "moment": format_instant,
     "seconds": lambda figure: f"{figure / SECOND:.1f} s",

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason, ReasonKind, first_few, reason
-from node.model.times import format_duration, to_the_second
+from node.model.times import duration_text, to_the_second
 
 # -- time that a node has not ----------------------------------------------------------------------
 
@@ -16,7 +16,7 @@ told = ReasonKind[[str]]("told", "{sentence}")
 
 @reason
 def no_time_free(duration: int, because: Reason | None = None) -> str:
-    needed = f"no {format_duration(duration)} free"
+    needed = f"no {duration_text(duration)} free"
     return needed if because is None else f"{needed}: {because}"
 
 
@@ -391,9 +391,9 @@ participants_not_of_spec = ReasonKind[[str, int, int]](
 
 @reason
 def duration_not_of_spec(introduced: int, longest: int, tool: str | None) -> str:
-    taken = f"{format_duration(longest)}{'' if tool is None else f' with {tool}'}"
+    taken = f"{duration_text(longest)}{'' if tool is None else f' with {tool}'}"
     return (
-        f"it was introduced with runs of {format_duration(introduced)}, but by its spec they take "
+        f"it was introduced with runs of {duration_text(introduced)}, but by its spec they take "
         f"{taken}; introduce it with that duration"
     )
 

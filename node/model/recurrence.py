@@ -168,8 +168,8 @@ def _repeat_faults(repeat: int, duration: int, what: str) -> list[FieldFault]:
         return [FieldFault("/schedule/repeat", "is not longer than zero")]
     if repeat < duration:
         detail = (
-            f"every {what} would overlap the next: repeat {times.format_duration(repeat)} is "
-            f"shorter than the {what}, {times.format_duration(duration)}"
+            f"every {what} would overlap the next: repeat {times.duration_text(repeat)} is "
+            f"shorter than the {what}, {times.duration_text(duration)}"
         )
         return [FieldFault("/schedule/repeat", detail)]
     return []
@@ -201,8 +201,8 @@ def _firing_faults(recurrence: Recurrence, duration: int, what: str) -> list[Fie
     gap = _shortest_gap(recurrence)
     if gap is not None and gap < duration:
         detail = (
-            f"{what}s would overlap: cron fires again after {times.format_duration(gap)}, and a "
-            f"{what} takes {times.format_duration(duration)}"
+            f"{what}s would overlap: cron fires again after {times.duration_text(gap)}, and a "
+            f"{what} takes {times.duration_text(duration)}"
         )
         return [FieldFault("/schedule/cron", detail)]
     return []

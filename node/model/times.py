@@ -86,7 +86,7 @@ def parse_duration(text: str, longest: int = LONGEST) -> int:
     else:
         raise ValueError(_duration_fault(text))
     if total > longest:
-        msg = f"is longer than {longest // DAY} days; write at most {format_duration(longest)}"
+        msg = f"is longer than {longest // DAY} days; write at most {duration_text(longest)}"
         raise ValueError(msg)
     return total
 

@@ -111,12 +111,12 @@ def texts(values: Mapping[str, str | NamedSecret | SealedText]) -> dict[str, str
 
 
 def between(least: int, most: int) -> AfterValidator:
-    """Refuse durations (microseconds) outside ``[least, most]``, with both limits as ISO 8601."""
+    """Refuse durations (microseconds) outside ``[least, most]``, with both limits."""
 
     def check(value: int) -> int:
         if not least <= value <= most:
-            limits = f"{times.format_duration(least)} to {times.format_duration(most)}"
-            raise ValueError(f"{times.format_duration(value)} is outside {limits}")
+            limits = f"{times.duration_text(least)} to {times.duration_text(most)}"
+            raise ValueError(f"{times.duration_text(value)} is outside {limits}")
         return value
 
     return AfterValidator(check)
@@ -128,8 +128,8 @@ def check_packet_total(count: int, interval: int) -> None:
     :raises ValueError: says how long they would take.
     """
     if count * interval > times.HOUR:
-        total = times.format_duration(count * interval)
-        raise ValueError(f"count times interval is {total}, longer than PT1H")
+        total = times.duration_text(count * interval)
+        raise ValueError(f"count times interval is {total}, longer than 1 h")
 
 
 def duration_field(default: int, description: str) -> Any:
@@ -166,7 +166,7 @@ ArchiverTimeout = Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)]
 def whole_seconds(value: int) -> int:
     """Refuse a duration (microseconds) that is not a whole number of seconds."""
     if value % times.SECOND:
-        raise ValueError(f"{times.format_duration(value)} is not a whole number of seconds")
+        raise ValueError(f"{times.duration_text(value)} is not a whole number of seconds")
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from node.model.classes import SchedulingClass
 from node.model.intervals import Rhythm
-from node.model.times import SECOND, format_duration
+from node.model.times import SECOND, duration_text
 from node.model.wire.fields import Document
 from node.plugins.contracts import Merged, Part, Requirement
 from node.plugins.fields import CountField
@@ -197,9 +197,9 @@ def check_multiple(name: str, whole: int, part: str, length: int) -> None:
     :raises ValueError: says which; or that a run has too many intervals, if the parts are
         intervals.
     """
-    lengths = f"{part} ({format_duration(length)})"
+    lengths = f"{part} ({duration_text(length)})"
     if whole % length:
-        raise ValueError(f"{name} ({format_duration(whole)}) is not a multiple of {lengths}")
+        raise ValueError(f"{name} ({duration_text(whole)}) is not a multiple of {lengths}")
     if name == "duration" and whole // length > INTERVALS_MAX:
         raise ValueError(f"{name} is more than {INTERVALS_MAX} times {lengths}")
 

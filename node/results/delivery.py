@@ -358,7 +358,7 @@ class ResultDeliverer:
         for row in rows:
             expires_at = archiving.expiry_of(dict(row))
             if expires_at is not None and expires_at <= now:
-                reason = f"its ttl, {row['form']['ttl']}, is over"
+                reason = f"its ttl, {times.duration_text(row['form']['ttl'])}, is over"
                 results[row["number"]] = NoDocument(reason)
             elif (form := row["form"].get("format")) is None:
                 results[row["number"]] = self._document(row, parts)
@@ -403,7 +403,7 @@ class ResultDeliverer:
             async with asyncio.timeout(opened.limits.timeout / times.SECOND):
                 outcomes = _check_outcomes(await opened.destination.deliver(batch), batch)
         except TimeoutError:
-            reason = f"did not take it within {times.format_duration(opened.limits.timeout)}"
+            reason = f"did not take it within {times.duration_text(opened.limits.timeout)}"
             outcomes = [DeliveryOutcome(DeliveryStatus.AGAIN, reason)] * len(batch)
         except Exception as error:
             # A bug in an archiver must not stop the other destinations; the batch is retried.

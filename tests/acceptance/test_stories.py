@@ -153,7 +153,7 @@ async def test_slip(a: Outsider, b: Outsider, c: Outsider, free_hour: datetime) 
     rigid = hour_of(free_hour + 4 * MINUTE, slip="PT4M59S")
     waiting = await b.run(await b.create("idle", b, c, spec=spec, schedule=rigid))
     assert waiting["state"] == "waiting"
-    assert "c: no PT5M free: busy with an exclusive run that another" in waiting["reason"]
+    assert "c: no 5 min free: busy with an exclusive run that another" in waiting["reason"]
 
 
 async def test_slip_never_reaches_into_the_next_interval(
@@ -365,9 +365,9 @@ async def test_twenty_compete_for_an_exclusive_hour(
     assert len(waiting) == 8
     for run in waiting:
         assert re.match(
-            r"[ab]: (no PT5M free: busy with|its time was just taken by) an exclusive "
+            r"[ab]: (no 5 min free: busy with|its time was just taken by) an exclusive "
             r"(idle run of priority 0|run that another node leads), "
-            r"|a and b have no PT5M free at the same time in this window$",
+            r"|a and b have no 5 min free at the same time in this window$",
             run["reason"],
         ), run["reason"]
 

@@ -65,7 +65,7 @@ async def test_named_runs_beyond_the_quota_wait_and_say_until_when(world: World)
     assert await _starts(a) == [0, 1]
     until = times.to_the_second(AT + 3 * times.HOUR)
     [reason] = await _reasons(a)
-    assert "ops has moved or booked 400 MB of 500 MB per PT3H, and wants 200 MB more" in reason
+    assert "ops has moved or booked 400 MB of 500 MB per 3 h, and wants 200 MB more" in reason
     assert reason.endswith(f", until {until}")
     await _named(a, 3)
     assert await _starts(a) == [0, 1, 3], "the first run is out of this period"

@@ -73,7 +73,7 @@ async def test_a_second_named_run_waits_while_the_campaign_has_all_its_runs(worl
     until = times.to_the_second(AT + MINUTES * times.MINUTE)
     [reason] = await _waiting(a)
     assert reason == (
-        "campaign ops: no PT10M free: ops would have 2 runs at once, of at most 1 (hard), "
+        "campaign ops: no 10 min free: ops would have 2 runs at once, of at most 1 (hard), "
         f"until {until}"
     )
 
@@ -164,7 +164,7 @@ async def test_a_cap_on_deliveries_binds_what_is_booked_and_what_was_delivered(
     await _create(a, task)
     await a.plan()
     [reason] = await _waiting(a)
-    assert reason.startswith("campaign ops: ops would have been delivered PT30M of seat time; ")
+    assert reason.startswith("campaign ops: ops would have been delivered 30 min of seat time; ")
 
 
 async def test_a_quota_of_seat_time_binds_a_repeating_named_task(world: World) -> None:
@@ -179,7 +179,7 @@ async def test_a_quota_of_seat_time_binds_a_repeating_named_task(world: World) -
     assert await _starts(a) == [0, 30]
     for reason in await _waiting(a):
         assert reason == (
-            "campaign ops: ops would have PT1H of seat time booked, of at most PT40M (hard)"
+            "campaign ops: ops would have 1 h of seat time booked, of at most 40 min (hard)"
         )
     await a.execute("UPDATE run SET state = 'finished', finished_at = ends_at WHERE slot = $1", AT)
     world.clock.move_to(AT + 20 * times.MINUTE)

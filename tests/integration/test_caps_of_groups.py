@@ -140,7 +140,7 @@ async def test_what_is_offered_can_be_held(world: World) -> None:
     assert min(start for start, _ in offered.free) == HOUR + times.HOUR
     [obstacle] = offered.obstacles
     assert obstacle.window == 0
-    assert "limit 'exclusive runs of all others': PT3M of PT3M per hour used" in obstacle.why()
+    assert "limit 'exclusive runs of all others': 3 min of 3 min per hour used" in obstacle.why()
 
 
 async def test_a_node_with_a_rule_of_its_own_has_its_own_time(world: World) -> None:

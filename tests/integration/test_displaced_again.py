@@ -83,7 +83,7 @@ async def test_without_room_it_waits_and_says_so(world: World) -> None:
     await a.plan()
     again = run_id(TaskId(low.task), HOUR, 2)
     assert await a.state(again) == "waiting"
-    assert (await a.reason(again) or "").startswith("b: no PT5M free: busy with")
+    assert (await a.reason(again) or "").startswith("b: no 5 min free: busy with")
     await world.pass_time(times.HOUR, 5 * times.MINUTE)
     assert await a.state(again) == "unplaced"
     assert await c.state(again) is None

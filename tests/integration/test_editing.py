@@ -200,7 +200,7 @@ async def test_new_times_replace_the_old_ones(world: World) -> None:
     await world.pass_time(5 * times.SECOND)
     assert await _agreed(a, b) == 2 * DAY_OF_RUNS
     assert not runs_before & await _scheduled(a)
-    assert "edited on a: repeat PT1H → PT30M; 24 runs freed" in await _sentences(a, task)
+    assert "edited on a: repeat 1 h → 30 min; 24 runs freed" in await _sentences(a, task)
 
 
 async def test_a_new_reference_frees_nothing(world: World) -> None:

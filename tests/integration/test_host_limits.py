@@ -206,7 +206,7 @@ async def test_time_that_limits_refuse_is_not_offered(booker: BookingLead) -> No
     assert not offered.free
     [obstacle] = offered.obstacles
     assert isinstance(obstacle, HostLimit)
-    assert offered.reason == "no PT5M free: limit 'x': no"
+    assert offered.reason == "no 5 min free: limit 'x': no"
 
 
 async def _refused(booker: BookingLead) -> Introduction:

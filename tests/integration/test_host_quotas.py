@@ -129,8 +129,8 @@ async def test_used_up_time_is_not_offered(world: World) -> None:
     offered = await _ask(b, host, task)
     assert not offered.free
     end = times.to_the_second(HOUR + times.HOUR)
-    why = f"limit 'all': PT6M of PT7M per hour used, free again from {end}"
-    assert offered.reason == f"no PT3M free: {why}"
+    why = f"limit 'all': 6 min of 7 min per hour used, free again from {end}"
+    assert offered.reason == f"no 3 min free: {why}"
     later = await _ask(b, host, task, hours=2)
     assert later.free == ((HOUR + times.HOUR, HOUR + 2 * times.HOUR),)
 

@@ -197,11 +197,11 @@ async def test_a_wrong_field_is_named(peer: Peer) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("runs of P1D, but by its spec they take PT3S with sleep", {"duration": times.DAY}),
-    ("runs of P1D, but by its spec they take PT3S", {"duration": times.DAY, "tool": "mine"}),
-    ("runs of P1D, but by its spec they take PT3S", {"duration": times.DAY, "tool": None}),
+    ("runs of 1 d, but by its spec they take 3 s with sleep", {"duration": times.DAY}),
+    ("runs of 1 d, but by its spec they take 3 s", {"duration": times.DAY, "tool": "mine"}),
+    ("runs of 1 d, but by its spec they take 3 s", {"duration": times.DAY, "tool": None}),
     (
-        "runs of PT1S, but by its spec they take PT1H",
+        "runs of 1 s, but by its spec they take 1 h",
         {
             "duration": times.SECOND,
             "spec": {"duration": "PT1H", "class": "exclusive", "participants": ["b"]},

@@ -33,7 +33,7 @@ def _freeing(before_epoch: int, starting: int = START, slots_from: int = 0) -> F
         before_epoch=before_epoch,
         starting=starting,
         slots_from=slots_from,
-        reason="the task was edited: slip PT5M → PT1M",
+        reason="the task was edited: slip 5 min → 1 min",
     )
 
 
@@ -114,7 +114,7 @@ async def test_a_late_freeing_spares_what_was_booked_since(world: World) -> None
         await b.node.acceptance.consider(a.identity, _at(task, 2, freeing=_freeing(4)))
     states = list((await b.states()).values())
     assert states == ["cancelled", "scheduled"]
-    assert "slip PT5M → PT1M" in (await b.rows("SELECT reason FROM run WHERE freed"))[0][0]
+    assert "slip 5 min → 1 min" in (await b.rows("SELECT reason FROM run WHERE freed"))[0][0]
 
 
 async def test_an_old_word_still_frees(world: World) -> None:

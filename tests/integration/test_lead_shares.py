@@ -99,7 +99,7 @@ async def test_a_lead_above_its_share_is_told_when_to_come_again(world: World) -
     assert isinstance(obstacle, AboveShare)
     later = times.to_the_second(START + CLAIM_LIFE)
     why = f"this lead is above its share of 25 % here; later, from {later}"
-    assert refused.reason == f"no PT3M free: {why}"
+    assert refused.reason == f"no 3 min free: {why}"
     world.clock.advance(CLAIM_LIFE)
     assert (await _asked(c, host)).free  # b asked some time ago, and not again
 
@@ -153,7 +153,7 @@ async def test_the_lead_says_why_its_runs_wait(world: World) -> None:
     await host.keep(task, c)
     await c.plan()
     [reason] = [row[0] for row in await c.rows("SELECT reason FROM run WHERE state = 'waiting'")]
-    assert reason.startswith("h: no PT3M free: this lead is above its share of 25 % here; later")
+    assert reason.startswith("h: no 3 min free: this lead is above its share of 25 % here; later")
 
 
 async def test_without_shares_nothing_is_restricted(world: World) -> None:

@@ -59,7 +59,7 @@ async def test_a_silent_leads_tasks_end_and_their_time_is_free(world: World) -> 
     world.clock.advance(1)
     assert await _end(b) == 1
     why = (
-        "b has not heard of a, which leads it, since 2026-12-01T00:00:00Z: longer than P7D "
+        "b has not heard of a, which leads it, since 2026-12-01T00:00:00Z: longer than 7 d "
         "(PARLEY_LEAD_LEASE)"
     )
     assert await _task(b, task) == ("refused", why)

@@ -157,7 +157,7 @@ async def test_twenty_keys_take_what_all_have_together_and_no_more(crowd: Crowd)
     await crowd.honest.book(crowd.exclusive(), HOUR + 45 * MINUTE)
     await crowd.honest.book(crowd.background(100), HOUR)
     time, rate = crowd.honest.reasons
-    assert time.startswith("limit 'exclusive runs of all others': PT3M of PT3M per hour used")
+    assert time.startswith("limit 'exclusive runs of all others': 3 min of 3 min per hour used")
     assert rate.startswith("limit 'background runs of all others': 10 Mb/s at one time used")
     # … but in the next one, and by a rule that names it at once.
     await crowd.honest.book(crowd.exclusive(), HOUR + times.HOUR, HOUR + times.HOUR)

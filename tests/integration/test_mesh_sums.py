@@ -197,7 +197,7 @@ class Meshes:
         known = "SELECT EXISTS (SELECT FROM gap WHERE task_id = $1)"
         if not await connection.fetchval(known, task):
             slots = (last - first) // (10 * MINUTE) + 1
-            await connection.execute(_GAP, task, first, last, slots, "no lead for PT5M")
+            await connection.execute(_GAP, task, first, last, slots, "no lead for 5 min")
 
     async def check(self) -> None:
         """Compare what is read with the slots themselves, in any span and for any user."""

@@ -232,7 +232,7 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
         await a.plan()
     run = run_id(TaskId(task.task), HOUR, 1)
     reason = await a.reason(run) or ""
-    assert reason.startswith("b: no PT5M free: busy with an exclusive run that another")
+    assert reason.startswith("b: no 5 min free: busy with an exclusive run that another")
     [line] = [line for line in lines if line["event"] == "not booked"]
     assert (line["task"], line["run"], line["reason"]) == (str(task.task), str(run), reason)
     assert len(line["trace_id"]) == 32
@@ -264,7 +264,7 @@ async def test_a_slot_whose_window_is_over_is_given_up(world: World) -> None:
     await world.pass_time(times.HOUR + 10 * times.MINUTE, 5 * times.MINUTE)
     run = run_id(TaskId(task.task), HOUR, 1)
     assert await a.state(run) == "unplaced"
-    assert "b: no PT5M free: busy with" in (await a.reason(run) or "")
+    assert "b: no 5 min free: busy with" in (await a.reason(run) or "")
     assert [row[0] for row in await a.rows("SELECT state::text FROM task")] == ["finished"]
 
 

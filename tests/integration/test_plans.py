@@ -243,9 +243,9 @@ async def test_a_single_run_without_time_has_alternatives_that_work(world: World
     preview = await plan(world, a, idle(a, b, **_at(HOUR, slip="PT10M")))
     assert preview.outcome is Outcome.NO_TIME
     assert [(other.kind, other.differs) for other in preview.alternatives] == [
-        ("later", f"starts at {format_instant(HOUR + 30 * MINUTE)}, PT30M later"),
-        ("later", f"starts at {format_instant(HOUR + 35 * MINUTE)}, PT35M later"),
-        ("shorter", "measures PT2M instead of PT5M"),
+        ("later", f"starts at {format_instant(HOUR + 30 * MINUTE)}, 30 min later"),
+        ("later", f"starts at {format_instant(HOUR + 35 * MINUTE)}, 35 min later"),
+        ("shorter", "measures 2 min instead of 5 min"),
     ]
     distances = [other.distance for other in preview.alternatives]
     assert distances == pytest.approx([30 / 1440, 35 / 1440, 0.6])

@@ -55,7 +55,7 @@ async def test_seats_get_no_runs_in_it(world: World) -> None:
     task = await pool.create(2, schedule=UNTIL)
     assert await pool.states(pool.lead, task) == {"scheduled": 10, "waiting": 2}
     reason = (
-        f"pool europe: no PT1M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+        f"pool europe: no 1 min free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
     )
     assert await _reasons(pool, task) == {("waiting", reason): 2}
     [row] = await pool.lead.rows(
@@ -103,7 +103,7 @@ async def test_no_node_is_asked_for_what_is_all_closed(world: World) -> None:
     assert await pool.seats(task) == {}
     [(outcome, sentence)] = await pool.told(task)
     reason = (
-        f"pool europe: no PT1M free: {WORDS} 2026-12-01T07:00:00Z, reservation {reservation.id}"
+        f"pool europe: no 1 min free: {WORDS} 2026-12-01T07:00:00Z, reservation {reservation.id}"
     )
     assert outcome == "not seated"
     assert sentence.endswith(f"; {reason}")
@@ -126,7 +126,7 @@ async def test_the_pool_task_says_what_runs_of_its_seats_wait_for(world: World) 
     nodes = sorted((await pool.seats(task))[1].values())
     assert (sorted(waits.nodes), waits.runs, waits.slot) == (nodes, 4, HOUR)
     assert waits.reason == (
-        f"pool europe: no PT1M free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, "
+        f"pool europe: no 1 min free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, "
         f"reservation {reservation.id}"
     )
 
@@ -277,7 +277,7 @@ async def test_one_of_a_node_is_heard_by_its_pools_lead(world: World) -> None:
     outcome, sentence = (await pool.told(task))[0]
     assert outcome == "partly seated"
     assert (
-        f"n1: no PT1M free: {WORDS} 2026-12-01T07:00:00Z, reservation {reservation.id}" in sentence
+        f"n1: no 1 min free: {WORDS} 2026-12-01T07:00:00Z, reservation {reservation.id}" in sentence
     )
 
 

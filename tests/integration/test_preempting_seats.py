@@ -72,7 +72,7 @@ async def test_only_a_preemptee_gives_way_to_a_preemptor(
     states = await pool.states(pool.lead, bulk)
     assert (states["displaced"], states["scheduled"]) == (1, 0)
     sentence = (await pool.told(task))[-1][1]
-    assert "1 run may be displaced; 1 is empty: n2: no PT50M free: busy with an" in sentence
+    assert "1 run may be displaced; 1 is empty: n2: no 50 min free: busy with an" in sentence
 
 
 async def test_urgent_seats_displace_up_to_their_budget(world: World) -> None:

@@ -253,7 +253,7 @@ async def test_lies_about_free_time_book_nothing_twice(mixed: Mixed) -> None:
     assert await mixed.a.reason(run) == "ps.example: Run would create a scheduling conflict"
     mixed.host.faults.clear()
     await mixed.world.pass_time(10 * times.SECOND)
-    assert await mixed.a.reason(run) == "ps.example: no PT16.25S free in this window"
+    assert await mixed.a.reason(run) == "ps.example: no 16.25 s free in this window"
     assert len(mixed.host.booked) == 1
 
 

@@ -59,7 +59,7 @@ async def test_no_class_is_offered_reserved_time(
         HOUR,
         HOUR + HALF,
     )
-    reason = f"no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    reason = f"no 5 min free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
     assert answer.reason == reason
 
 

@@ -205,7 +205,7 @@ async def test_what_stands_in_the_way_is_said_everywhere(world: World) -> None:
     a, b = await world.two()
     reservation = await reserve(b)
     run = await _planned(a, b, slip=0)
-    reason = f"b: no PT5M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+    reason = f"b: no 5 min free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
     assert (await a.state(run), await a.reason(run)) == ("waiting", reason)
     [row] = await a.rows("SELECT sentence, trace FROM decision")
     assert row["sentence"] == reason

@@ -131,7 +131,7 @@ async def test_reserved_time_and_policies_have_their_say(world: World) -> None:
     plan = await preview(pool, idle(2, schedule=ONCE))
     assert (plan.outcome, plan.asked, plan.placed) == (Outcome.PARTLY, 4, 2)
     reason = (
-        f"pool europe: no PT1M free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
+        f"pool europe: no 1 min free: {WORDS} 2026-12-01T01:30:00Z, reservation {reservation.id}"
     )
     assert (reason in plan.sentence, {lost.reason for lost in plan.unplaced}) == (True, {reason})
     document = CampaignDocument.model_validate({"name": "idle", "level": 0})
@@ -209,7 +209,7 @@ async def test_quotas_of_the_chosen_nodes_leave_what_is_planned(
     assert booked == sorted(start.starts_at for start in plan.starts)
     assert waiting == sorted((each.slot, each.reason) for each in plan.unplaced)
     assert waiting
-    assert "limit 'few': 2 runs of 2 runs per PT2H used" in waiting[0][1]
+    assert "limit 'few': 2 runs of 2 runs per 2 h used" in waiting[0][1]
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -233,7 +233,7 @@ async def test_seats_go_to_nodes_whose_quotas_leave_room(world: World, *, togeth
     third = await pool.create(2, request={}, schedule={**later, "start": "2026-12-01T01:07:00Z"})
     assert await pool.seats(third) == {1: {1: "n3"}}
     why = dict(await pool.told(third))
-    assert any("limit 'few': 2 runs of 2 runs per PT2H used" in each for each in why.values()), why
+    assert any("limit 'few': 2 runs of 2 runs per 2 h used" in each for each in why.values()), why
 
 
 async def test_a_plan_of_urgent_seats_says_when_others_give_way(world: World) -> None:

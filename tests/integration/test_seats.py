@@ -142,7 +142,7 @@ async def test_a_node_that_refuses_costs_no_round(world: World) -> None:
     assert await pool.seats(full) == {}
     outcome, sentence = (await pool.told(full))[0]
     assert outcome == "not seated"
-    assert "n1: no PT1M free: busy with an exclusive run of priority 0 of campaign" in sentence
+    assert "n1: no 1 min free: busy with an exclusive run of priority 0 of campaign" in sentence
     task = await pool.create(2, schedule={"until": "2026-12-01T06:00:00Z"})
     assert sorted((await pool.seats(task))[0].values()) == ["n2", "n3"]
 

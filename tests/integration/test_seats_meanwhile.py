@@ -173,7 +173,7 @@ async def test_a_seat_whose_time_is_taken_before_it_is_booked_is_moved(world: Wo
     assert await pool.states(pool.lead, task) == {"cancelled": 2, "scheduled": 2}
     [sentence] = [text for outcome, text in await pool.told(task) if outcome == "seat lost"]
     assert sentence.startswith(
-        f"seat 1 ({first[1]}): has no time any more: {first[1]}: no PT1M free: reserved for demo"
+        f"seat 1 ({first[1]}): has no time any more: {first[1]}: no 1 min free: reserved for demo"
     )
 
 

@@ -94,7 +94,7 @@ async def test_a_hold_of_more_than_was_introduced_books_and_displaces_nothing(
     [run] = fitting.runs
     day = run.model_copy(update={"ends_at": HOUR + times.DAY})
     cases = (
-        ({"runs": (day,)}, r"/runs/0/ends_at: the run lasts P1D, .* introduced with PT3S"),
+        ({"runs": (day,)}, r"/runs/0/ends_at: the run lasts 1 d, .* introduced with 3 s"),
         ({"priority": PRIORITY_MAX}, "/priority: 2147483647 is more than the priority 0"),
     )
     for changed, sentence in cases:

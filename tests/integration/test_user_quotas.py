@@ -250,7 +250,7 @@ async def test_a_preview_knows_the_limits_of_its_user(pair: Pair, alice: Asker) 
     await limit(pair.a.node, RULE + 'most.runs = "1/PT1H"\nduration_max = "PT2M"')
     status, plan = await alice.ask("POST", "/v1/plans", _document(duration="PT4M"))
     assert (status, plan["outcome"]) == (200, "refused")
-    assert "limit 'course': a run takes PT4M" in plan["sentence"]
+    assert "limit 'course': a run takes 4 min" in plan["sentence"]
     await _post(alice, _document())
     await pair.plan()
     _, plan = await alice.ask("POST", "/v1/plans", _document(first=20))

@@ -245,7 +245,7 @@ def _background_tasks() -> Iterator[tuple[Task, int]]:
 def with_seats(stand_in: StandIn) -> None:
     """Add a pool task with an empty seat, and the ordinary tasks of the other seats."""
     schedule = Schedule(repeat=30 * times.MINUTE, start=NOW - 3 * times.HOUR)
-    why = "b.example: no PT11S free: busy with an exclusive throughput run of priority 10"
+    why = "b.example: no 11 s free: busy with an exclusive throughput run of priority 10"
     fields: dict[str, Any] = {"schedule": schedule, "campaign": "ops"}
     whole = task_of(
         "rtt",

@@ -108,7 +108,7 @@ def test_a_node_that_is_well_needs_nothing() -> None:
         ),
         (
             replace(SOUND, leads=[LEAD, SILENT]),
-            "the lead host:2 was not told to stop, and has not been heard for PT5M",
+            "the lead host:2 was not told to stop, and has not been heard for 5 min",
             "systemctl status parley-lead",
         ),
         (

@@ -88,7 +88,7 @@ def test_differences_are_listed_by_field() -> None:
     before = {"test": {"spec": {"count": 5}}, "schedule": {"repeat": "PT1H"}, "reference": {"a": 1}}
     after = {"test": {"spec": {"count": 5}}, "schedule": {"repeat": "PT30M", "max_runs": 3}}
     assert differences(before, after) == [
-        "repeat PT1H → PT30M",
+        "repeat 1 h → 30 min",
         "reference changed",
         "max_runs none → 3",
     ]

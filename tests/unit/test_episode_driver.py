@@ -59,7 +59,7 @@ async def test_only_runs_that_the_policy_names_are_displaced() -> None:
     [part] = _parts(ruling)
     assert (part.yielding, part.task.terms.priority) == ([UUID(runs[0].run)], 3)
     [result] = ruling.results
-    assert result.reasons["n2"].startswith("no PT10M free")
+    assert result.reasons["n2"].startswith("no 10 min free")
 
 
 class _Refusing(Host):
@@ -257,4 +257,4 @@ async def test_a_full_pool_is_not_asked_in_vain() -> None:
     assert [len(host.asked) for host in hosts] == [0, 0, 0, 1, 1, 1]
     reasons = [why for result in ruling.results for why in result.reasons.values()]
     assert len(reasons) == 60
-    assert all(why.startswith("no PT10M free") for why in reasons)
+    assert all(why.startswith("no 10 min free") for why in reasons)

@@ -139,7 +139,7 @@ def test_more_than_was_introduced_is_refused(excess: int, field: str) -> None:
             _hold(_run(NOW, times.DAY)),
             {},
             "/runs/0/ends_at",
-            "the run lasts P1D, but the task was introduced with PT3S",
+            "the run lasts 1 d, but the task was introduced with 3 s",
         ),
         (
             _hold(_run(NOW), priority=6),
@@ -153,7 +153,7 @@ def test_more_than_was_introduced_is_refused(excess: int, field: str) -> None:
             "/runs/0/slot",
             (
                 "2026-12-01T00:00:00.000001Z is not a nominal start of the task; its schedule was "
-                "introduced as from 2026-12-01T00:00:00Z every PT1H until 2026-12-02T00:00:00Z"
+                "introduced as from 2026-12-01T00:00:00Z every 1 h until 2026-12-02T00:00:00Z"
             ),
         ),
         (
@@ -169,7 +169,7 @@ def test_more_than_was_introduced_is_refused(excess: int, field: str) -> None:
             _hold(_run(NOW), life=10 * 365 * times.DAY),
             {},
             "/life",
-            "P3650D is longer than a hold may last without a decision; use at most PT2M",
+            "3650 d is longer than a hold may last without a decision; use at most 2 min",
         ),
         (
             _hold(_run(NOW), _run(NOW + times.HOUR)),

@@ -148,7 +148,7 @@ def test_a_lead_from_outside_is_a_node_and_a_user(
         ({"spec": {"count": 50}}, "/test/spec/count", "count < 10"),
         ({"spec": {}}, "/test/spec/count", "count < 10"),
         ({"context": "interface:eth0"}, "/contexts", "interface:eth1"),
-        ({"duration": times.HOUR}, "/test/spec", "at most PT1M"),
+        ({"duration": times.HOUR}, "/test/spec", "at most 1 min"),
     ],
 )
 def test_each_condition_has_its_place(changes: Any, pointer: str, allowed: str) -> None:
@@ -172,7 +172,7 @@ def test_each_condition_has_its_place(changes: Any, pointer: str, allowed: str) 
 @pytest.mark.parametrize(
     ("most", "task", "detail"),
     [
-        ('time = "PT1M/P1D"', replace(PING, duration=2 * times.MINUTE), "one run takes PT2M"),
+        ('time = "PT1M/P1D"', replace(PING, duration=2 * times.MINUTE), "one run takes 2 min"),
         ('bytes = "1M/P1D"', replace(PING, bytes=2_000_000), "one run takes 2 MB"),
         ('bytes = "1M/P1D"', PING, "it is not known how much a rtt run of this spec moves"),
     ],
@@ -297,10 +297,10 @@ def test_the_default_is_safe() -> None:
     assert isinstance(rule, Rule)
     assert (counted_priority(1000, rule, 1000), rule.rank) == (0, PEER)
     refusal = _refused(limits, _asker(), replace(TASK, duration=times.DAY))
-    assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT1M per hour")
+    assert (refusal.detail, refusal.allowed) == ("one run takes 1 d", "1 min per hour")
     closing = replace(TASK, scheduling_class=SchedulingClass.NORMAL, duration=times.DAY)
     refusal = _refused(limits, _asker(), closing)
-    assert (refusal.rule, refusal.allowed) == ("normal runs", "PT10M per hour")
+    assert (refusal.rule, refusal.allowed) == ("normal runs", "10 min per hour")
     assert limits.cap("targets") == Cap(
         "targets", (PeriodQuota(Quantity.RUNS, 360, times.HOUR),), bps=10**6
     )

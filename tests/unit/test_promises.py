@@ -107,9 +107,9 @@ def test_a_campaign_without_promise_gets_the_remedy(promises: dict[str, int], co
 def test_an_implausible_term() -> None:
     """A term below a minute causes a warning, and one without effect, too."""
     assert short_term("rotating", times.SECOND) is short_term("sticky", times.MINUTE) is None
-    assert short_term("sticky", times.SECOND) == "PT1S"
-    [sentence] = pool_warnings(PoolSize("fast", 3, keeps_promises=False, short_term="PT1S"), [])
-    assert sentence.startswith("its nodes are chosen anew every PT1S")
+    assert short_term("sticky", times.SECOND) == "1 s"
+    [sentence] = pool_warnings(PoolSize("fast", 3, keeps_promises=False, short_term="1 s"), [])
+    assert sentence.startswith("its nodes are chosen anew every 1 s")
     assert sentence.endswith("parley pool edit fast --term 6h")
 
 

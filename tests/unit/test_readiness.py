@@ -21,7 +21,7 @@ SILENT_AT = START - LEAD_SILENT - 1
         (replace(SOUND, due_at=START - DUE_MAX), []),
         (
             replace(SOUND, due_at=START - 7 * MINUTE),
-            ["the oldest due task has waited PT7M to be planned; see the log of the lead"],
+            ["the oldest due task has waited 7 min to be planned; see the log of the lead"],
         ),
         (
             replace(SOUND, leads=0, lead_seen_at=SILENT_AT),

@@ -71,7 +71,7 @@ def test_a_reason_may_be_that_of_somebody() -> None:
     """A name before the sentence changes neither code nor figures, and comes off again."""
     why = no_time_free(10 * SECOND, time_has_passed())
     at_a = why.at("a")
-    assert at_a == "a: no PT10S free: the time asked for has passed or is too close"
+    assert at_a == "a: no 10 s free: the time asked for has passed or is too close"
     assert (at_a.code, at_a.figures) == ("no-time-free", {**why.figures, "at": "a"})
     assert at_a.of("b") is at_a
     assert (at_a.of("a"), at_a.of("a").figures) == (why, why.figures)

@@ -78,5 +78,5 @@ def test_the_reason_names_the_reservation() -> None:
     """The reason quotes the reservation that covers most of the slot."""
     reserved_time = ReservedTime("europe", [reserved(0, 1), reserved(1, 20)])
     sentence = reserved_time.why(slots_at([0, 1], 0), DURATION)
-    assert sentence.startswith("no PT0.000003S free: reserved for demo 'SC26' by alice until ")
+    assert sentence.startswith("no 0.003 ms free: reserved for demo 'SC26' by alice until ")
     assert reserved_time.name == "pool europe"

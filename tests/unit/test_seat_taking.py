@@ -158,8 +158,8 @@ def test_the_sentence_lists_holders_and_reasons() -> None:
     when = f"{times.to_the_second(START)} to {times.to_the_second(START + times.HOUR)}"
     assert SeatSearchAccount("p", "set", slots, 2, taken).summary() == f"2 of 2 seats, {when}: a, b"
     assert SeatSearchAccount("p", "set", slots, 3, taken, refused).summary() == (
-        f"2 of 3 seats, {when}: a, b; 1 is empty: n0: no PT10S free; n1: no PT10S free; "
-        "n2: no PT10S free; n3: no PT10S free; n4: no PT10S free and 2 more"
+        f"2 of 3 seats, {when}: a, b; 1 is empty: n0: no 10 s free; n1: no 10 s free; "
+        "n2: no 10 s free; n3: no 10 s free; n4: no 10 s free and 2 more"
     )
     verdict = {"sentence": told("ops would hold 21 seats, of at most 20")}
     sentence = SeatSearchAccount(

@@ -80,7 +80,7 @@ def test_the_obstacle_in_this_window_is_named() -> None:
 
 def test_the_obstacle_of_another_window_is_not_blamed() -> None:
     """Without an obstacle in this very window, the node's own reason is used, if it has one."""
-    past = "no PT10S free: the time asked for has passed or is too close"
+    past = "no 10 s free: the time asked for has passed or is too close"
     assert why(0, a=proposal([], obstacles=(BUSY,), reason=past)) == f"a: {past}"
     assert why(0, a=proposal([], obstacles=(BUSY,))) == no_time_in_window(DURATION).at("a")
 

@@ -63,11 +63,11 @@ class PeriodQuota:
         return used + amount > self.most
 
     def text_of(self, amount: int) -> str:
-        """Return an amount with its unit: ``24 runs``, ``PT10M``, ``50 GB``."""
+        """Return an amount with its unit: ``24 runs``, ``10 min``, ``50 GB``."""
         if self.quantity is Quantity.RUNS:
             return f"{amount} run{'' if amount == 1 else 's'}"
         if self.quantity is Quantity.TIME:
-            return times.format_duration(amount)
+            return times.duration_text(amount)
         return bytes_text(amount)
 
     def in_words(self) -> str:

@@ -39,7 +39,7 @@ from node.model.reasons import (
     unknown_bytes_of_run,
 )
 from node.model.targets import PRIVATE, IpAddress, Network, is_private, literal, reached_addresses
-from node.model.times import format_duration
+from node.model.times import duration_text
 from node.model.wire.tasks import PRIORITY_MAX
 
 
@@ -235,7 +235,7 @@ class Rule:
             None if self.targets is None else f"to {_joined_words(self.targets.names)}",
             None
             if self.duration_max is None
-            else f"runs of at most {format_duration(self.duration_max)}",
+            else f"runs of at most {duration_text(self.duration_max)}",
         ]
         return "; ".join(part for part in parts if part is not None)
 
@@ -254,7 +254,7 @@ class Rule:
             parts.append(f"{self.at_once_max} runs at once")
         parts += [quota.in_words() for quota in self.quotas]
         parts += [
-            f"{format_duration(each.duration)} from {each.cron!r} {each.timezone or 'UTC'}"
+            f"{duration_text(each.duration)} from {each.cron!r} {each.timezone or 'UTC'}"
             for each in self.openings
         ]
         return "; ".join(parts)
@@ -441,7 +441,7 @@ def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
         detail = context_not_of_rule(task.context)
         yield LimitRefusal(rule.name, "/contexts", detail, _joined_words(rule.contexts))
     if rule.duration_max is not None and task.duration > rule.duration_max:
-        allowed = f"at most {format_duration(rule.duration_max)}"
+        allowed = f"at most {duration_text(rule.duration_max)}"
         yield LimitRefusal(rule.name, "/test/spec", run_occupies_host(task.duration), allowed)
     yield from _target_misfits(rule, task)
     yield from _quota_misfits(rule, task)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, model_validator
 
 from node.model.classes import SchedulingClass
-from node.model.times import DAY, MILLISECOND, SECOND, format_duration
+from node.model.times import DAY, MILLISECOND, SECOND, duration_text
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
@@ -100,7 +100,7 @@ class IdleTest(OwnTest):
     def summary(self, result: Result) -> str:
         """Return ``occupied for PT3M``, with the number of hosts if more than one."""
         figures = IdleResult.model_validate(result)
-        text = f"occupied for {format_duration(round(figures.duration_ms * MILLISECOND))}"
+        text = f"occupied for {duration_text(round(figures.duration_ms * MILLISECOND))}"
         return text if figures.participants == 1 else f"{text} on {figures.participants} hosts"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.intervals import Interval
-from node.model.times import DAY, HOUR, MILLISECOND, SECOND, format_duration
+from node.model.times import DAY, HOUR, MILLISECOND, SECOND, duration_text
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
@@ -90,7 +90,7 @@ class IdleBgTest(IntervalTest, TargetTest):
 
 def _summary(slept_ms: float) -> str:
     seconds = round(slept_ms * MILLISECOND / SECOND)
-    return f"occupied for {format_duration(seconds * SECOND)}"
+    return f"occupied for {duration_text(seconds * SECOND)}"
 
 
 TEST = IdleBgTest()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from node.model.intervals import Interval
-from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
+from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, duration_text
 from node.model.wire.fields import Document, Duration
 from node.plugins import oneway
 from node.plugins.contracts import Merged, Metric, Part, Result
@@ -70,7 +70,7 @@ class LatencyBgSpec(Document):
         check_multiple("duration", self.duration, "each", self.each)
         check_multiple("each", self.each, "interval", self.interval)
         if self.each // self.interval > PACKETS_MAX:
-            each, interval = format_duration(self.each), format_duration(self.interval)
+            each, interval = duration_text(self.each), duration_text(self.interval)
             raise ValueError(f"a packet each {interval} is more than {PACKETS_MAX} in {each}")
         return self
 

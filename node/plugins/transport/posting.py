@@ -225,7 +225,7 @@ def retry_after(text: str | None, now: int) -> int:
 
 def _reason(error: Exception, timeout: int) -> str:
     if isinstance(error, TimeoutError):
-        return f"did not answer within {times.format_duration(timeout)}"
+        return f"did not answer within {times.duration_text(timeout)}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.strerror:
         return f"{error.host} port {error.port}: {error_summary(error)}"
     return error_summary(error)

@@ -75,7 +75,7 @@ def _task_in_dialect(
     if test == _THROUGHPUT and times.parse_duration(str(spec["duration"])) < _LEAST_MEASURED:
         raise NotAllowed(
             "pScheduler's server of iperf3 waits for its client no longer than it measures; "
-            f"measure for {times.format_duration(_LEAST_MEASURED)} or longer"
+            f"measure for {times.duration_text(_LEAST_MEASURED)} or longer"
         )
     address = introduction.participants[introduction.participant].address
     if test in _PAIRS and place_there != address:

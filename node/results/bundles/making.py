@@ -26,7 +26,7 @@ from node.execution.catalog import Capabilities
 from node.model.errors import Conflict, HostError, NotFound, TooLarge
 from node.model.runstate import OVER, RunState
 from node.model.secrets import without_sealed
-from node.model.times import format_duration
+from node.model.times import duration_text
 from node.model.wire.bundles import (
     MEDIA_TYPE,
     VERSION,
@@ -146,7 +146,7 @@ class BundleExporter:
 
     def _unknown(self, run: UUID) -> str:
         settings = self._core.settings
-        finished, others = map(format_duration, (settings.keep_finished, settings.keep_failed))
+        finished, others = map(duration_text, (settings.keep_finished, settings.keep_failed))
         return (
             f"there is no run {run} on this node; finished runs are deleted with their parts after "
             f"{finished}, others after {others}"

@@ -88,7 +88,7 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     file.write_text(changed)
     code, status = await _parley(a, "mesh", "status", str(file))
     assert (code, len(status["drift"]["end"]), len(status["drift"]["edit"])) == (1, 4, 2)
-    assert status["drift"]["edit"][0]["differences"] == ["repeat PT5S → PT10S"]
+    assert status["drift"]["edit"][0]["differences"] == ["repeat 5 s → 10 s"]
     # A part of it is done already, as after an interrupted apply.
     await a.cancel({"id": status["drift"]["end"][0]["task"]})
     code, done = await _parley(a, "mesh", "apply", str(file))

@@ -52,7 +52,7 @@ async def test_without_time_offers_are_made(scene: Scene, b: Outsider, c: Outsid
     document["participants"] = [b.name, c.name]
     refusal = await scene.lead.ask("POST", "/v1/tasks?if_time=true", document)
     assert (refusal.status, refusal.body["type"].rpartition("/")[2]) == (409, "no-time")
-    assert "b: no PT10M free" in refusal.body["detail"]
+    assert "b: no 10 min free" in refusal.body["detail"]
     offer = refusal.body["offers"][0]["document"]
     answer = await scene.lead.ask("POST", "/v1/tasks?if_time=true", offer)
     assert answer.status == 201, answer

@@ -334,7 +334,7 @@ async def test_timeouts_are_retried(a: Office, taker: Receiver) -> None:
     await a.ended()
     await a.result_delivery.run_once()
     [row] = await a.rows("SELECT state::text, last_error FROM archiving")
-    assert tuple(row) == ("waiting", "did not answer within PT1S")
+    assert tuple(row) == ("waiting", "did not answer within 1 s")
 
 
 async def test_unrecorded_deliveries_are_repeated(a: Office, taker: Receiver) -> None:

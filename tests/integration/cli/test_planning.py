@@ -82,7 +82,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "alternatives": [
             {
                 "kind": "later",
-                "differs": "starts at 2026-12-01T10:09:00Z, PT9M later",
+                "differs": "starts at 2026-12-01T10:09:00Z, 9 min later",
                 "distance": 0.01,
                 "asked": 2,
                 "placed": 2,

@@ -69,10 +69,23 @@ def test_causes_have_no_particulars() -> None:
     assert texts[:4] == [
         "2",
         "failed",
-        "d cannot be reached since …: timed out after … s, …, …",
+        "d cannot be reached since …: timed out after …, …, …",
         "rtt  a → d, rtt  b → d",
     ]
     assert cause_lines(causes[2:], "  ")[0].startswith("  1 failed: no reason is known (latest ")
+
+
+def test_causes_have_what_is_common_to_them() -> None:
+    """Of the common causes a cause has those that explain a task of its runs, for programs."""
+    common = [
+        {"sentence": "d: 6 of 6 pairs", "tasks": [{"task": run(1)["task"]}, {"task": "other"}]},
+        {"sentence": "all of ping", "tasks": [{"task": "other"}]},
+    ]
+    here, elsewhere = runs_by_cause(
+        [lost(1, reason="no route"), lost(2, reason="refused", task="third")], common
+    )
+    assert (here["common"], elsewhere["common"]) == (["d: 6 of 6 pairs"], [])
+    assert "common" in CAUSE.fields
 
 
 def test_a_pair_has_each_direction_with_its_figures() -> None:

@@ -135,8 +135,8 @@ def test_differences_are_listed_field_by_field() -> None:
     assert (len(compared.edit), compared.create, compared.end) == (6, (), ())
     edit = compared.edit[0]
     assert edit.differences == (
-        "duration PT20S → PT30S",
-        "slip PT50M → PT5M",
+        "duration 20 s → 30 s",
+        "slip 50 min → 5 min",
         "tools none → iperf3",
         "priority 3 → 0",
     )

@@ -90,7 +90,7 @@ def test_the_longest_wait(runs: list[tuple[int, int]], interval: int) -> None:
 def test_starts_in_words() -> None:
     """The start of a spread task is shown as a distance into its interval, another one as it is."""
     start = start_of("lab", "rtt/a/b", 10 * times.MINUTE)
-    phase = times.format_duration(phase_of("lab", "rtt/a/b", 10 * times.MINUTE))
+    phase = times.duration_text(phase_of("lab", "rtt/a/b", 10 * times.MINUTE))
     assert start_in_words(start) == f"{phase} into each interval"
     assert start_in_words("2026-12-01T00:00:00Z") == "2026-12-01T00:00:00Z"
     assert start_in_words(None) is None

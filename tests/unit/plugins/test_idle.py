@@ -48,9 +48,9 @@ def test_all_must_idle() -> None:
     merged = TEST.merge(task_spec, [Part(0, "a", slept), Part(1, "b", slept)])
     assert merged.succeeded
     assert merged.result == {"participants": 2, "duration_ms": 3 * MINUTE / 1000}
-    assert TEST.summary(merged.result) == "occupied for PT3M on 2 hosts"
+    assert TEST.summary(merged.result) == "occupied for 3 min on 2 hosts"
     one = TEST.merge(spec("idle"), [Part(0, "a", slept)])
-    assert TEST.summary(one.result or {}) == "occupied for PT1S"
+    assert TEST.summary(one.result or {}) == "occupied for 1 s"
     assert not TEST.merge(task_spec, [Part(0, "a", slept), Part(1, "b", None, "died")]).succeeded
 
 

@@ -54,9 +54,9 @@ def test_its_program_tells_each_interval(ahead_s: int) -> None:
 
 def test_its_texts_are_short() -> None:
     """An interval and a run are told in one line each."""
-    assert TEST.interval_summary({"slept_ms": 2000.4}) == "occupied for PT2S"
+    assert TEST.interval_summary({"slept_ms": 2000.4}) == "occupied for 2 s"
     total = {"intervals": 4, "gaps": 1, "slept_ms": 8000.0}
-    assert TEST.summary(total) == "occupied for PT8S; 4 of 5 intervals"
+    assert TEST.summary(total) == "occupied for 8 s; 4 of 5 intervals"
 
 
 def test_a_sleeper_that_was_ended_is_a_reason() -> None:
