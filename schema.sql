@@ -848,6 +848,7 @@ CREATE TABLE run (
     judgement text,
     judgement_code text,
     judgement_reason text,
+    every interval,
     CHECK (starts_at < ends_at),
     CHECK (state NOT IN ('failed', 'missed', 'cancelled', 'displaced', 'unplaced', 'waiting') OR reason IS NOT NULL),
     CONSTRAINT run_slot_once UNIQUE (task_id, slot, attempt),
@@ -876,6 +877,8 @@ COMMENT ON COLUMN run.judgement IS
 '(At the lead) what is to be thought of the figures of a finished run, by the thresholds of its task when it ended. See judgement_of().';
 COMMENT ON COLUMN run.judgement_code IS 'The code of the reason why it is not good; null if its state says all.';
 COMMENT ON COLUMN run.judgement_reason IS 'Why the figures are not good, in a sentence; why there are none is the reason of the run.';
+COMMENT ON COLUMN run.every IS
+'(At the lead) the mean of the two intervals after it, of a run that is concluded and whose task has a cron schedule. See task_interval().';
 COMMENT ON CONSTRAINT run_no_overlap ON run IS
 'Promise 1: two runs whose classes may not overlap never occupy the same time.';
 CREATE INDEX run_exchange ON run (exchange_id);
@@ -2060,9 +2063,10 @@ COMMENT ON FUNCTION judgement_at(text, timestamptz, interval, timestamptz) IS
 'What is to be thought at an instant of a run that ended before: nothing any more if it is older than twice the interval of its
 task. Without an interval, nothing grows stale.';
 
-CREATE FUNCTION task_interval(task uuid, repeat text, instant timestamptz) RETURNS interval LANGUAGE sql STABLE
+CREATE FUNCTION task_interval(task uuid, repeat text, every interval, instant timestamptz) RETURNS interval LANGUAGE sql STABLE
 RETURN coalesce(
     repeat::interval,
+    every,
     (
         SELECT max(known.slot - known.previous)
         FROM (
@@ -2073,20 +2077,21 @@ RETURN coalesce(
         ) AS known
     )
 );
-COMMENT ON FUNCTION task_interval(uuid, text, timestamptz) IS
-'The interval of a task: that of its schedule, or else the longest one between its last slots. Null of a task with one slot.';
+COMMENT ON FUNCTION task_interval(uuid, text, interval, timestamptz) IS
+'The interval of a task after a run: that of its schedule, or the one that the run has (run.every), or else the longest one between
+its last slots. Null of a task with one slot.';
 
 CREATE FUNCTION newest_outcome(task uuid, repeat text, instant timestamptz)
 RETURNS TABLE (run_id uuid, slot timestamptz, ended_at timestamptz, judgement text, code text, reason text)
 LANGUAGE sql STABLE AS $$
     SELECT
         newest.id, newest.slot, newest.ends_at,
-        judgement_at(newest.judgement, newest.ends_at, task_interval(task, repeat, instant), instant),
+        judgement_at(newest.judgement, newest.ends_at, task_interval(task, repeat, newest.every, instant), instant),
         coalesce(newest.judgement_code, newest.state), newest.reason
     FROM (
         (
             SELECT
-                run.id, run.slot, run.ends_at, run.state::text AS state, run.judgement_code,
+                run.id, run.slot, run.ends_at, run.state::text AS state, run.judgement_code, run.every,
                 judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
                 coalesce(run.judgement_reason, run.reason) AS reason
             FROM run
@@ -2106,7 +2111,7 @@ LANGUAGE sql STABLE AS $$
         UNION ALL
         (
             SELECT
-                gap.id, gap.last_slot, gap.last_slot, 'unplaced', NULL, judgement_of('unplaced', NULL, false), gap.reason
+                gap.id, gap.last_slot, gap.last_slot, 'unplaced', NULL, NULL, judgement_of('unplaced', NULL, false), gap.reason
             FROM gap
             WHERE gap.task_id = task AND gap.last_slot <= instant
             ORDER BY gap.first_slot DESC
@@ -2411,7 +2416,8 @@ CREATE INDEX mesh_refusal_told ON mesh_refusal (told_at);
 CREATE FUNCTION plain_cause(reason text) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN regexp_replace(
     reason,
-    '[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\mPT?\d[0-9WDHMST.]*\M|(?<=\s)\d[0-9.,]*', '…', 'g'
+    '[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\mPT?\d[0-9WDHMST.]*\M|(?<=\s)\d[0-9.,]*( (d|h|min|s|ms)\M( \d[0-9.,]* (h|min|s)\M)*)?',
+    '…', 'g'
 );
 COMMENT ON FUNCTION plain_cause(text) IS 'A reason without times, lengths and ids, for counting.';
 

@@ -39,6 +39,7 @@ from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.outcome import Judgement, judge
 from node.model.reasons import no_part_in_time, part_refused
+from node.model.recurrence import Recurrence, interval_after
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
 from node.model.secrets import without_sealed
@@ -300,6 +301,7 @@ class PartCollector:
             await runs.set_state(connection, [run.id], RunState.MERGING, None, now)
         measured = await self._intervals.close(connection, run, parts)
         outcome = conclude(self._capabilities, run, parts, measured)
+        outcome = replace(outcome, every=_interval_after(run))
         figures: Sequence[Metric] = ()
         if outcome.state is RunState.FINISHED:
             if outcome.result is not None:
@@ -349,7 +351,7 @@ class PartCollector:
             "outcome": {"judgement": judgement},
             "metrics": [vars(figure) for figure in figures],
         }
-        self.latest.keep(run.task, now, samples_of(document), run.every)
+        self.latest.keep(run.task, now, samples_of(document), run.repeat or outcome.every)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState
@@ -385,6 +387,13 @@ def _part_message(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:
         signature=part.signature,
     )
     return OutgoingMessage(lead, outbox.MessageKind.PART, message.model_dump(mode="json"))
+
+
+def _interval_after(run: LockedRun) -> int | None:
+    """Return the interval after a run of a task with a cron schedule (µs)."""
+    if run.cron is None:
+        return None
+    return interval_after(Recurrence(run.slot, cron=run.cron, timezone=run.timezone), run.slot)
 
 
 def _part_reasons(run: LockedRun, parts: Sequence[KeptPart]) -> list[str | None]:

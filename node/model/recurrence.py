@@ -108,6 +108,16 @@ def next_nominal(recurrence: Recurrence, after: int) -> int | None:
     return next(iter(nominal_starts(recurrence, after, times.LATEST, 1)), None)
 
 
+def interval_after(recurrence: Recurrence, nominal: int) -> int | None:
+    """Return the mean of the two intervals after a nominal start (µs); None without repetition.
+
+    What was measured then is stale after twice as long: when the second nominal start after it has
+    passed. They count even if ``until`` excludes them.
+    """
+    following = nominal_starts(replace(recurrence, until=None), nominal, times.LATEST, 2)
+    return (following[1] - nominal) // 2 if len(following) > 1 else None
+
+
 def slip_of(recurrence: Recurrence, duration: int, nominal: int) -> int:
     """Return how much later than ``nominal`` a run of ``duration`` may start (µs).
 

@@ -106,8 +106,10 @@ class LockedRun:
     revision: int
     campaign: str | None
     reference: dict[str, Any] | None
-    every: int | None = None
+    repeat: int | None = None
     """The interval of its task (µs), if it has a fixed one."""
+    cron: str | None = None
+    timezone: str | None = None
     alert_memory: list[Any] | None = None
     """The memory of its task for alerts as it was read, if there is one; it is not locked."""
 
@@ -151,6 +153,8 @@ class RunConclusion:
     verdict_reasons: tuple[str, ...] = ()
     judged: Judged | None = None
     """The judgement of its figures, if it has a result; otherwise its state says all."""
+    every: int | None = None
+    """The mean of the two intervals after it (µs), of a task with a cron schedule."""
 
 
 @dataclass(frozen=True)
@@ -358,6 +362,7 @@ async def conclude(
         judged and judged.judgement,
         _code_of(judged.reason if judged else outcome.reason),
         judged and judged.reason,
+        outcome.every,
     )
     return None if judgement is None else Judgement(judgement)
 

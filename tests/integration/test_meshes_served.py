@@ -432,6 +432,23 @@ async def test_what_is_delivered_may_be_bad(a: Asker, clock: ManualClock) -> Non
     assert await _letters(a) == ["r"]
 
 
+async def test_what_a_cron_schedule_measured_grows_stale(a: Asker, clock: ManualClock) -> None:
+    """The only run of a task is stale once the second slot after it has passed without another."""
+    task = await _task(a, "x/a/b")
+    await a.rows("UPDATE task SET schedule = $1 RETURNING id", {"cron": "0 9 * * 1-5"})
+    await _run(a, task, 1, "finished")
+    await a.rows(
+        "UPDATE run SET judgement = 'good', result = '{}', every = interval '36 hours' RETURNING id"
+    )
+    for hours, judgement, letter in ((72, "good", "g"), (74, "stale", "s")):
+        clock.move_to(START + hours * times.HOUR)
+        [pair] = await _every(a, "/v1/meshes/lab/pairs", 10)
+        assert pair["outcome"]["judgement"] == judgement
+        assert pair["latest"]["stale"] == (judgement == "stale")
+        assert await _letters(a) == [letter]
+        assert await _with_outcome(a, judgement) == [str(task)]
+
+
 async def _letters(a: Asker) -> list[str]:
     """Return the rows of the matrix of a mesh of one entry."""
     status, found = await a.ask("GET", "/v1/meshes/lab/matrix")

@@ -48,6 +48,26 @@ async def _running(sites: tuple[Site, ...]) -> UUID:
     return run
 
 
+async def test_what_a_cron_schedule_measured_grows_stale(world: World) -> None:
+    """Its second slot after a run makes it stale: in metrics, and in what is told of the task."""
+    site = await world.site("a")
+    run = await _running((site,))
+    await site.execute("UPDATE task SET schedule = $1", {"cron": "0 */2 * * *"})
+    await site.node.collector.keep_own(run, _part(site, 0))
+    [[ended_at, every]] = await site.rows("SELECT ends_at, every FROM run")
+    second = START + 4 * times.HOUR  # 02:00 and 04:00 are due after 01:00
+    assert HOUR + 2 * every == second
+    kept_at = site.clock.now()
+    for late, is_stale in ((0, False), (1, True)):
+        values = [
+            each.value for _, each in site.node.collector.latest.samples(kept_at + 2 * every + late)
+        ]
+        assert (values == [7.0]) == is_stale
+        query = "SELECT judgement FROM newest_outcome((SELECT id FROM task), NULL, $1)"
+        [[judgement]] = await site.rows(query, ended_at + 2 * every + late)
+        assert judgement == ("stale" if is_stale else "good")
+
+
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 async def test_the_last_part_merges_whatever_the_order(
     world: World, order: tuple[int, ...]
@@ -61,7 +81,7 @@ async def test_the_last_part_merges_whatever_the_order(
         await world.settle()
     assert [await site.state(run) for site in sites] == ["finished"] * 3
     [row] = await sites[0].rows("SELECT result, summary FROM run")
-    assert (row["result"]["participants"], row["summary"]) == (3, "occupied for PT5M on 3 hosts")
+    assert (row["result"]["participants"], row["summary"]) == (3, "occupied for 5 min on 3 hosts")
     assert len(await sites[0].rows("SELECT FROM part")) == 3
     assert len(await sites[1].rows("SELECT FROM part")) == 1
     latest = [list(site.node.collector.latest.samples(HOUR)) for site in sites]

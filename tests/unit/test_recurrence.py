@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.model import times
-from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
+from node.model.recurrence import Recurrence, interval_after, next_nominal, nominal_starts, slip_of
 from node.model.times import DAY, HOUR, MINUTE, SECOND, format_instant, parse_instant
 
 patient = settings(deadline=None)
@@ -54,6 +54,18 @@ def test_once_is_the_anchor(after: int, before: int, limit: int) -> None:
     """A task without repetition has one nominal start, the anchor, strictly inside the bounds."""
     expected = [START] if after < 0 < before and limit else []
     assert nominal_starts(Recurrence(START), START + after, START + before, limit) == expected
+
+
+def test_two_intervals_after_a_firing_end_with_the_second_one_after_it() -> None:
+    """What fires on weekdays is twice due by Monday after Thursday, whatever its end is."""
+    weekdays = Recurrence(START, cron="0 9 * * 1-5", until=parse_instant("2026-01-09T00:00:00Z"))
+    for day, second in (("05", "07"), ("08", "12"), ("09", "13")):
+        nominal = parse_instant(f"2026-01-{day}T09:00:00Z")
+        interval = interval_after(weekdays, nominal)
+        assert interval is not None
+        assert format_instant(nominal + 2 * interval) == f"2026-01-{second}T09:00:00Z"
+    leap_days = Recurrence(START, cron="0 0 29 2 *")
+    assert interval_after(leap_days, parse_instant("2096-02-29T00:00:00Z")) is None
 
 
 def test_once_keeps_its_whole_slip() -> None:

@@ -219,7 +219,7 @@ ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC;
 -- is not read back to its beginning.
 SELECT DISTINCT ON (wanted.key)
     wanted.key, own.test, latest.id, latest.ends_at, latest.summary, latest.verdict, latest.result,
-    judgement_at('good', latest.ends_at, task_interval(own.task_id, own.repeat, $3), $3) = 'stale' AS is_stale
+    judgement_at('good', latest.ends_at, task_interval(own.task_id, own.repeat, latest.every, $3), $3) = 'stale' AS is_stale
 FROM unnest($2::text []) AS wanted (key)
 CROSS JOIN LATERAL (
     SELECT mesh_task.task_id, mesh_task.test, task.schedule ->> 'repeat' AS repeat
@@ -231,7 +231,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT newest.*
     FROM (
-        SELECT run.id, run.slot, run.ends_at, run.state, run.summary, run.verdict, run.result
+        SELECT run.id, run.slot, run.ends_at, run.every, run.state, run.summary, run.verdict, run.result
         FROM run
         WHERE run.task_id = own.task_id AND run.slot < $3::timestamptz
         ORDER BY run.slot DESC, run.attempt DESC

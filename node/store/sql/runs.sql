@@ -84,7 +84,8 @@ SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
     task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration,
     coalesce(run.tool, task.tool) AS tool, task.revision, task.campaign, task.reference,
-    (extract(EPOCH FROM (task.schedule ->> 'repeat')::interval) * 1000000)::bigint AS every,
+    (extract(EPOCH FROM (task.schedule ->> 'repeat')::interval) * 1000000)::bigint AS repeat,
+    task.schedule ->> 'cron' AS cron, task.schedule ->> 'timezone' AS timezone,
     CASE WHEN alert_memory.task_id IS NOT NULL THEN
         jsonb_build_array(alert_memory.marks, alert_memory.raised, alert_memory.paths)
     END AS alert_memory
@@ -147,7 +148,8 @@ UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displ
 UPDATE run
 SET
     state = $2::run_state, reason = $3, result = $4, summary = $5, changed_at = $6, finished_at = $6,
-    verdict = $8, verdict_reasons = $9, judgement = $10, judgement_code = $11, judgement_reason = $12
+    verdict = $8, verdict_reasons = $9, judgement = $10, judgement_code = $11, judgement_reason = $12,
+    every = $13
 WHERE id = $1 AND state = ANY($7::run_state [])
 RETURNING judgement_of(state::text, judgement, result IS NOT NULL);
 
