@@ -133,7 +133,7 @@ const ACTIONS = {
   unsilence: {
     name: "End the silence",
     does: () => "Webhooks are told of it again.",
-    call: ({ alert }) => alertCall(alert, { silent_until: new Date(0).toISOString() }),
+    call: ({ alert }) => alertCall(alert, { silent_until: "2000-01-01T00:00:00Z" }),
     done: () => "Webhooks are told of it again.",
   },
   "take back": { name: "Cancel what was created", call: ({ call }) => call, done: () => "What was created is cancelled.", grave: true },

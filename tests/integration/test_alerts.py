@@ -129,6 +129,12 @@ async def test_an_alert_is_acknowledged_and_silenced(
     clock.advance(times.HOUR)
     await tell(a)
     assert receiver.told() == [("alert", "begun", again["id"])]
+    await a.ask("PATCH", at, {"silent_until": times.format_instant(clock.now() + times.HOUR)})
+    await a.ask("PATCH", f"/v1/alerts/{again['id']}", {"silent_until": "2000-01-01T00:00:00Z"})
+    await _measure(a, clock, 0.0, 0.0, 0.06, 0.06)
+    [third] = await _listed(a)
+    assert third["id"] != again["id"]
+    assert third["silent_until"] is None  # the end of the silence counts, not an older silence
     _, undone = await a.ask("PATCH", at, {"acknowledged": False})
     assert (undone["acknowledged_at"], undone["acknowledged_by"]) == (None, None)
     assert (await a.ask("GET", f"/v1/alerts/{uuid4()}"))[0] == 404

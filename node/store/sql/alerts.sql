@@ -14,11 +14,17 @@ INSERT INTO alert_usual (task_id, figure, hour, samples, last_at) VALUES ($1, $2
 ON CONFLICT (task_id, figure, hour) DO UPDATE SET samples = excluded.samples, last_at = excluded.last_at;
 
 -- raise --
--- An alert of a rule that is silent is silent from the beginning.
+-- An alert of a rule that is silent is silent from the beginning: as long as the one before it.
 INSERT INTO alert (id, task_id, rule, run_id, raised_at, sentence, value, silent_until)
 SELECT
     $1, $2, $3, $4, $5, $6, $7,
-    (SELECT max(before.silent_until) FROM alert AS before WHERE before.task_id = $2 AND before.rule = $3)
+    (
+        SELECT before.silent_until
+        FROM alert AS before
+        WHERE before.task_id = $2 AND before.rule = $3
+        ORDER BY before.raised_at DESC, before.id DESC
+        LIMIT 1
+    )
 ON CONFLICT DO NOTHING
 RETURNING id;
 

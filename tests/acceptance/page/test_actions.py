@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.acceptance.outsider import Json, Outsider
 from tests.support.browser import Page, new_page
 from tests.support.page_hands import click_labelled, press_button
 from tests.support.page_opened import LIVE
+from tests.support.receivers import free_port
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
@@ -140,6 +142,52 @@ async def test_only_what_the_token_permits_is_offered(
         asks = "document.querySelector('#timeline-asks').textContent"
         await page.until(f"{asks}.includes('{'W does' if offered else 'needs a token'}')")
         assert not await page.evaluate("document.getElementById('sign-in').checkVisibility()")
+    await a.cancel(task)
+
+
+async def test_an_alert_is_acknowledged_and_silenced(browser: str, a: Outsider) -> None:
+    """Both buttons tell what they did, and undo it; who only reads has neither."""
+    spec = {"dest": "127.0.0.1", "port": free_port(), "count": 1}
+    reference = {"alerts": {"outcome": {"count": 1, "of": 1}}}
+    task = await a.create("tcp", spec=spec, reference=reference, schedule={"repeat": "PT1H"})
+    raised = await a.until(f"/v1/alerts?task={task['id']}", lambda found: found["items"])
+    [alert] = raised["items"]
+    path = f"/v1/alerts/{alert['id']}"
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        await page.evaluate("void (location.hash = 'view=alerts')")
+        await press_button(page, "#alerts", "Acknowledge")
+        await page.until(f"{ACT}.innerText.includes('PATCH {path}')")
+        assert (await a.get(path))["acknowledged_at"] is None
+        await press_button(page, "#act", "Acknowledge")
+        await page.until(f"{ACT}.innerText.includes('You look after it.')")
+        assert (await a.get(path))["acknowledged_at"] is not None
+        await page.until("document.getElementById('alerts').innerText.includes('seen by')")
+        await press_button(page, "#act", "Undo: take back that it is seen")
+        await page.until(f"{ACT}.innerText.includes('Nobody looks after it.')")
+        assert (await a.get(path))["acknowledged_at"] is None
+        await page.press("Escape")
+        await press_button(page, "#alerts", "Silence …")
+        await page.until("document.getElementById('silence-hours')?.value === '8'")
+        await page.evaluate("document.getElementById('silence-hours').value = 2")
+        await press_button(page, "#act", "Silence")
+        await page.until(f"{ACT}.innerText.includes('No webhook is told of it until')")
+        silent = datetime.fromisoformat((await a.get(path))["silent_until"]) - datetime.now(UTC)
+        assert timedelta(hours=1.9) < silent <= timedelta(hours=2)
+        await page.press("Escape")
+        await press_button(page, "#alerts", "End the silence")
+        await press_button(page, "#act", "End the silence")
+        await page.until(f"{ACT}.querySelector('.verdict.done')")
+        assert (await a.get(path))["silent_until"] is None
+        assert page.complaints() == []
+    reader = await a.ask("POST", "/v1/tokens", {"label": "alert-reader", "role": "read"})
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={reader.body['token']}")
+        await page.until(LIVE)
+        await page.evaluate("void (location.hash = 'view=alerts')")
+        await page.until("document.querySelector('#alerts tbody tr')")
+        assert await page.evaluate("document.querySelectorAll('#alerts button').length") == 0
     await a.cancel(task)
 
 
