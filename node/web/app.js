@@ -308,6 +308,7 @@ async function fetchHealth() {
   const alerts = api.get("/v1/alerts?limit=100");
   const status = caller?.role === "run" ? null : await api.get("/v1/status");
   header.drawHealth(status, (await refused).items, await alerts, model.now());
+  drawSoon(); // the lists have what the warnings leave
 }
 
 /** Fetches the runs of a drawer that lists them. */

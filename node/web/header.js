@@ -113,7 +113,7 @@ export function drawHealth(status, refused, alerts, now) {
   const well = status && !things.length ? [element("li", { class: "done" }, icon("check"), "Nothing needs attention.")] : [];
   const items = things.slice(0, ATTENTION_MOST).map((content) => element("li", { class: "missed" }, icon("alert"), content));
   const left = things.length - ATTENTION_MOST;
-  if (left > 0) items.push(element("li", {}, element("a", { href: addressOf({ view: "nodes" }) }, `and ${left} more`)));
+  if (left > 0) items.at(-1)?.append(" ", element("a", { href: addressOf({ view: "nodes" }) }, `and ${left} more`));
   byId("health").replaceChildren(...well, ...items);
 }
 

@@ -18,7 +18,7 @@ const NARROW = 1100;
 const ROW = 58;
 const HEADS = 78;
 const NEXT_LEAST = 3;
-const ROWS_LEAST = 3;
+const ROWS_LEAST = { now: 1, next: 1, last: 3 };
 const ROWS_NARROW = 5;
 const ROWS_AT_ONCE = 50;
 
@@ -71,7 +71,7 @@ function rowsThatFit(name) {
   const all = innerHeight - byId(name).getBoundingClientRect().top - scrollY - heads;
   // Below what runs is what is next.
   const below = name === "now" ? all - heads - NEXT_LEAST * rowHeight("next") : all;
-  return Math.max(name === "now" ? 1 : ROWS_LEAST, Math.min(most, Math.floor(below / rowHeight(name))));
+  return Math.max(ROWS_LEAST[name], Math.min(most, Math.floor(below / rowHeight(name))));
 }
 
 // Rows with reasons and doubts are higher than others, so those that are there tell how high one is.

@@ -428,6 +428,31 @@ async def test_the_overview_fits_a_screen(browser: str, ordinary: StandIn) -> No
         assert rows >= 3
 
 
+async def test_the_overview_fits_a_screen_with_long_warnings(
+    browser: str, ordinary: StandIn
+) -> None:
+    """Three warnings of two lines each, and one more, leave room for what ran last and is next."""
+    long = (
+        "6 of 6 pairs since 11:26, its measurement address 192.0.2.4 answers nobody over TCP or "
+        "UDP, but its node answers; nothing measured tells a fault of its link from one of its "
+        "firewall, and no other host of its network is measured"
+    )
+    ordinary.attention = tuple(
+        Attention(subject=name, what=f"{name}: {long}", command=f"parley doctor {name}")
+        for name in ("c", "d", "e")  # a refused task is one more
+    )
+    async with opened(browser, ordinary) as page:
+        await page.resize(1440, 900)
+        await page.until("document.querySelectorAll('#health li').length === 3")
+        assert await page.evaluate("document.getElementById('health').clientHeight > 100")
+        assert "and 1 more" in await page.text("#health")
+        await page.until(f"{DRAWN} && {LIVE} && document.querySelector('#next table')")
+        await page.until("document.documentElement.scrollHeight <= 900")
+        rows = "document.querySelectorAll('#{} tbody tr').length"
+        assert await page.evaluate(rows.format("last")) >= 3
+        assert await page.evaluate(rows.format("next")) >= 1
+
+
 async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
     """At the width of a phone nothing extends beyond the side."""
     async with opened(browser, ordinary) as page:
