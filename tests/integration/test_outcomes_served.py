@@ -49,7 +49,7 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
 
 async def _measured(a: Asker, number: int, pair: str, judged: tuple[Any, Any, Any]) -> UUID:
     """Keep a task from the first to the second host of a pair, with one run of this judgement."""
-    task, (source, dest) = UUID(int=number), pair
+    task, source, dest = UUID(int=number), pair[0], pair[1]
     await a.rows(TASK, task, source, dest, START)
     await a.rows(RUN, UUID(int=100 + number), task, START, *judged)
     return task
