@@ -211,11 +211,13 @@ throughput = _shortcut(
     --congestion TEXT          TCP's congestion control, or host [cubic].
     --reverse as reverse=true  B sends to A.
     --window-bytes INTEGER     Size of the socket buffers [the kernel's choice].
+    --single-ended as single_ended=true  B is no node: its server of iperf3 runs already.
+    --port PORT                The port of that server [5201].
     """,
     _ADDRESS,
     adapt=_without_congestion_over_udp,
     contexts=True,
-    types={"RATE": _Rate()},
+    types={"RATE": _Rate(), "PORT": _PORT},
 )
 latencybg = _shortcut(
     "latencybg",

@@ -22,6 +22,7 @@ from node.model.reasons import (
     restarted_meanwhile,
     run_gone_since_backup,
     run_not_booked_there,
+    server_busy,
     started_too_late,
     stopped_meanwhile,
     track_lost,
@@ -39,11 +40,13 @@ MAY_PASS: tuple[ReasonKind[...], ...] = (
     restarted_meanwhile,
     run_gone_since_backup,
     run_not_booked_there,
+    server_busy,
     started_too_late,
     stopped_meanwhile,
     track_lost,
 )
-"""The reasons of parts that may pass: the node was not there, or not in time.
+"""The reasons of parts that may pass: the node was not there, or not in time; or a server that is
+no node, and has one client at a time, had another one.
 
 What a tool says of the target or the path is a result, and not in this table. Nor is what a
 restored node may have measured and forgotten.

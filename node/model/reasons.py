@@ -710,6 +710,7 @@ path_carries_less = ReasonKind[[str, int, int]](
 track_lost = ReasonKind[[]]("track-lost", "this node lost track of its part")
 restarted_meanwhile = ReasonKind[[]]("restarted-meanwhile", "the node was restarted during the run")
 stopped_meanwhile = ReasonKind[[]]("stopped-meanwhile", "the node was stopped during the run")
+server_busy = ReasonKind[[str]]("server-busy", "the server at {where} is busy with another client")
 started_too_late = ReasonKind[[int]](
     "started-too-late", "could not be started in time: {late:seconds} late"
 )

@@ -1,7 +1,8 @@
 """Bits per second from one participant to another, by TCP or UDP. Pure.
 
 Participant 0 (``source``) is the client and participant 1 (``dest``) the server. Data flows from
-source to dest, with ``reverse`` from dest to source.
+source to dest, with ``reverse`` from dest to source. With ``single_ended`` dest is no participant
+but a target: a server that somebody else runs there, and that tells the client what it saw.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
+    AnyPort,
     CountField,
     Fraction,
     NonNegative,
@@ -37,10 +39,12 @@ from node.plugins.figures import (
     traffic,
 )
 from node.plugins.outline import PairTest, check_two
-from node.plugins.participation import joined_reasons, part_of
+from node.plugins.participation import fill, joined_reasons, part_of
 from node.plugins.plausibility import RATE_MAX_BPS, Notes, Sieve
 
 UDP_RATE_BPS = 1_000_000
+SERVER_PORT = 5201
+"""The port at which servers of iperf3 listen by default."""
 _OMIT_USUAL_MOST = 2 * SECOND
 _OMIT_USUAL_SHARE = 5
 _HOST = "host"
@@ -134,9 +138,23 @@ class ThroughputSpec(Document):
         None, 1, 1_048_575, "The flow label of IPv6; needs ip_version 6.", later=True
     )
 
+    single_ended: bool = flag_field(
+        "Whether dest is no node but a server of iperf3 that runs there: source measures alone.",
+        later=True,
+    )
+    port: AnyPort | None = Field(
+        default=None,
+        description="The TCP and UDP port of that server, 5201 by default; needs single_ended.",
+        exclude_if=lambda value: value is None,
+    )
+
     @model_validator(mode="after")
     def _check_fields(self) -> ThroughputSpec:
         check_two(self)
+        if self.port and not self.single_ended:
+            raise ValueError("a node assigns its port itself; leave port out, or set single_ended")
+        if self.single_ended and self.dest is None:
+            raise ValueError("single_ended needs dest, the host of the server")
         if self.protocol == "udp" and (self.mss_bytes or self.no_delay):
             raise ValueError("UDP has no segments; leave out mss_bytes and no_delay")
         if self.flow_label and self.ip_version != _WITH_FLOWS:
@@ -145,6 +163,11 @@ class ThroughputSpec(Document):
             msg = f"UDP has no congestion control, neither {self.congestion} nor any; leave it out"
             raise ValueError(msg)
         return self
+
+    @property
+    def server_port(self) -> int:
+        """The port of a server that is no node."""
+        return self.port or SERVER_PORT
 
     @property
     def special(self) -> tuple[str, ...]:
@@ -293,6 +316,28 @@ class ThroughputTest(PairTest):
     part_models: tuple[type[Document], ...] = (ThroughputPart,)
     part_bytes_max = 640_000  # an hour, second by second
 
+    def participants(self, spec: ThroughputSpec) -> tuple[str | None, ...]:
+        """Return source and dest; source alone if dest is a server that is no node."""
+        return (spec.source,) if spec.single_ended else super().participants(spec)
+
+    def with_participants(self, spec: ThroughputSpec, names: Sequence[str]) -> ThroughputSpec:
+        """Return the spec with the participants filled in.
+
+        :raises ValueError: another number of names, a conflict with the spec, or no dest in either.
+        """
+        if spec.single_ended:
+            return fill(spec, self.name, ("source",), names)
+        filled: ThroughputSpec = super().with_participants(spec, names)
+        return filled
+
+    def target_port(self, spec: ThroughputSpec) -> int | None:
+        """Return the port of a server that is no node."""
+        return spec.server_port if spec.single_ended else None
+
+    def telling(self, spec: ThroughputSpec) -> str | None:
+        """Return None: the traffic has no content."""
+        return None
+
     def needs(self, spec: ThroughputSpec) -> Mapping[str, int | None]:
         """Return the rate of all streams; TCP without a rate takes everything."""
         if spec.rate_bps is None and spec.protocol == "tcp":
@@ -319,7 +364,9 @@ class ThroughputTest(PairTest):
         The reason begins with the client's: usually the server failed because the client did.
         """
         client, client_reason = part_of(parts, 0, ThroughputPart)
-        server, server_reason = part_of(parts, 1, ThroughputPart)
+        server, server_reason = (
+            (None, None) if spec.single_ended else part_of(parts, 1, ThroughputPart)
+        )
         client = client and plausible(spec, client)
         server = server and plausible(spec, server)
         result, lack = _result(spec, client, server) if client else (None, None)
@@ -347,7 +394,7 @@ class ThroughputTest(PairTest):
         self, spec: ThroughputSpec, participant: int, result: Result | None
     ) -> int | None:
         """Return the server, at the client of a TCP connection through which no byte came."""
-        if spec.protocol != "tcp" or participant != 0:
+        if spec.protocol != "tcp" or participant != 0 or spec.single_ended:
             return None
         part = None if result is None else ThroughputPart.model_validate(result)
         return 1 if part is None or part.received is None or not part.received.bytes else None

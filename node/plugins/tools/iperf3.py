@@ -1,5 +1,9 @@
 """Throughput by iperf3, 3.11 or newer: the server at dest, the client at source. Pure.
 
+A server that is no node (``single_ended``) serves one client after the other: it may be busy, which
+passes. It may want a user and a password, which no client of ours has; and what listens there may
+be something else. Its version is not told: results come in a form that has not changed since 3.0.
+
 Surprises in its JSON (recorded in ``tests/golden/tools/iperf3``): a failure has exit code 0 or 1
 and an ``error`` key; a server whose client went away before measuring prints no error at all;
 figures that a server did not itself send or receive may be negative numbers printed as unsigned.
@@ -13,9 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from node.model.errors import ToolOutputError
+from node.model.reasons import server_busy
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import is_address
-from node.plugins.binding import EITHER
+from node.plugins.binding import EITHER, binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
 from node.plugins.figures import share
 from node.plugins.outline import OwnTool
@@ -54,6 +59,8 @@ _CONNECT_TIMEOUT_MS = 2000
 _IDLE_TIMEOUT_S = 10
 """After this long without a client the server gives up, instead of blocking a long run's time."""
 _INTERRUPTED = "interrupt - "
+_BUSY = "the server is busy running a test"
+_UNAUTHORISED = "test authorization failed"
 _GUESSES = " - server may have stopped running or use a different port, firewall issue, etc."
 """The text that newer versions print before the reason why there was no connection."""
 _PRINTED_ERROR = re.compile(r"^iperf3: (?:error - )?(.{1,300})", re.MULTILINE)
@@ -91,8 +98,10 @@ class Iperf3Tool(OwnTool):
 
     def command(self, part: PartContext) -> Command:
         """Return ``iperf3 -c …``, one second later than ``iperf3 -s -1 …`` at dest."""
-        client, server = part.parties
         spec: ThroughputSpec = part.spec
+        if spec.single_ended:
+            return _foreign_server_command(part, spec)
+        client, server = part.parties
         shared = ["-J", "-p", str(int(server.data["port"])), "-i", str(_interval_s(spec))]
         if part.participant == _CLIENT:
             options = [*shared, *_binding_options(client), *_client_options(spec)]
@@ -116,6 +125,8 @@ class Iperf3Tool(OwnTool):
             _check_open(spec, document, is_client=is_client)
         ends = _Ends(spec, is_client, tree(document, "end"))
         fault = _fault(output, document, behind, is_client=is_client)
+        if fault is not None and spec.single_ended:
+            fault = _fault_at_server(fault, document, spec)
         if fault is not None:
             raise ToolOutputError(fault, _saved(spec, document, ends))
         if not ends.sent and not ends.received:
@@ -177,6 +188,21 @@ def _fault(output: Output, document: _Json, behind: str, *, is_client: bool) -> 
     return None
 
 
+def _fault_at_server(fault: str, document: _Json, spec: ThroughputSpec) -> str:
+    """Return a fault in words that help with a server that is no node."""
+    where = f"{spec.dest} port {spec.server_port}"
+    if _BUSY in fault:
+        return server_busy(where)
+    if _UNAUTHORISED in fault:
+        return (
+            f"iperf3: the server at {where} wants a user and a password, which no test has; ask "
+            "its owner for one without"
+        )
+    if document.get("intervals") or tree(document, "start").get("test_start"):
+        return fault
+    return f"{fault}; what listens at {where} may be no server of iperf3, or one that is too old"
+
+
 def _too_old(document: _Json) -> str:
     version = tree(document, "start").get("version")
     named = version[:30] if isinstance(version, str) else "iperf3"
@@ -213,6 +239,14 @@ def _check_open(spec: ThroughputSpec, document: _Json, *, is_client: bool) -> No
         raise ToolOutputError(f"{opening} was not answered")
     if start.get("accepted_connection") is not None:
         raise ToolOutputError(f"{opening} did not arrive")
+
+
+def _foreign_server_command(part: PartContext, spec: ThroughputSpec) -> Command:
+    """Return the client of a server that is no node, and runs already."""
+    address = part.addresses.get(str(spec.dest), str(spec.dest))
+    options = ["-J", "-p", str(spec.server_port), "-i", str(_interval_s(spec))]
+    options += binding_arguments(part, "--bind-dev", "-B")
+    return Command(("iperf3", "-c", address, *options, *_client_options(spec)))
 
 
 def _binding_options(party: Party) -> list[str]:

@@ -90,8 +90,9 @@ class NuttcpTool(OwnTool):
                 f"nuttcp cannot choose {spec.control}, only the host's own congestion control:"
                 " --congestion host"
             )
-        if spec.special:
-            return f"nuttcp is not told {', '.join(spec.special)}"
+        if spec.single_ended or spec.special:
+            untold = ("single_ended", *spec.special) if spec.single_ended else spec.special
+            return f"nuttcp is not told {', '.join(untold)}"
         if spec.streams > 1 and spec.protocol == "udp":
             return "nuttcp counts the datagrams of a single stream only"
         if (spec.rate_bps or 0) % _UNIT_BPS:

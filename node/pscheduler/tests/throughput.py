@@ -122,16 +122,14 @@ class ThroughputLanguage(Language):
         "flow-label": Member(types.cardinal_or_zero),
         "client-cpu-affinity": Member(types.integer),
         "server-cpu-affinity": Member(types.integer),
-        "single-ended": Member(types.boolean, since=2),
-        "single-ended-port": Member(types.port, since=2),
+        "single-ended": Member(types.boolean, since=2, ours="single_ended"),
+        "single-ended-port": Member(types.port, since=2, ours="port"),
         "reverse": Member(types.boolean, ours="reverse"),
         "reverse-connections": Member(types.boolean, since=6),
         "loopback": Member(types.boolean, since=5),
     }
     highest = 7
     without_counterpart = {
-        "single-ended": "both ends have to be nodes here",
-        "single-ended-port": "both ends have to be nodes here",
         "loopback": "a node does not measure against itself here",
         "reverse-connections": "the source connects here",
         "bandwidth-strict": "no tool here is told never to catch up",
@@ -140,7 +138,6 @@ class ThroughputLanguage(Language):
         "server-cpu-affinity": "no tool here is bound to a processor",
     }
     harmless = {
-        "single-ended": (False,),
         "loopback": (False,),
         "reverse-connections": (False,),
         "bandwidth-strict": (False,),
@@ -171,13 +168,16 @@ class ThroughputLanguage(Language):
 
     def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our throughput, with the defaults of iperf3 where the spec names nothing."""
-        dest = types.host_of(str(spec.get("dest-node", spec["dest"])))
-        nodes = (hosts[0], hosts[1] if len(hosts) > 1 else dest)
+        alone = bool(spec.get("single-ended"))
+        dest = types.host_of(str(spec["dest"] if alone else spec.get("dest-node", spec["dest"])))
+        far = dest if alone or len(hosts) == 1 else hosts[1]
+        nodes = hosts[:1] if alone else (hosts[0], far)
         rate = types.si_value(spec.get("bandwidth", 0))
         window = types.si_value(spec.get("window-size", 0))
         members: dict[str, Any] = {
             **self.our_spec(spec, hosts),
-            "dest": nodes[1],
+            "dest": far,
+            "port": spec.get("single-ended-port") if alone else None,
             "duration": spec.get("duration", _DURATION),
             "omit": spec.get("omit", "PT0S"),
             "protocol": "udp" if spec.get("udp") else "tcp",
@@ -203,6 +203,7 @@ class ThroughputLanguage(Language):
             "udp": True if udp else None,
             "congestion": None if udp or congestion in {"host", USUAL_CONTROL} else congestion,
             "reverse": True if spec.get("reverse") else None,
+            "single-ended": True if spec.get("single_ended") else None,
             **{theirs: spec.get(ours) or None for theirs, ours in _SPECIAL.items()},
         }
 

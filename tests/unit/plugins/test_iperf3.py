@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from node.model.attempts import passing_reason
 from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
@@ -57,6 +58,57 @@ def test_the_client_follows() -> None:
         " --connect-timeout 2000 -C cubic"
     )
     assert command.delay == SECOND
+
+
+ALONE = {"single_ended": True, "duration": "PT1S", "omit": "PT0S"}
+
+
+def test_a_server_that_is_no_node_gets_a_client_alone() -> None:
+    """The client starts at the agreed instant, at the server's port, and at no other."""
+    command = TOOL.command(context("throughput", CLIENT, **ALONE))
+    assert " ".join(command.argv) == (
+        "iperf3 -c 192.0.2.2 -J -p 5201 -i 1 -t 1 -O 0 -P 1 --connect-timeout 2000 -C cubic"
+    )
+    assert command.delay == 0
+    elsewhere = TOOL.command(context("throughput", CLIENT, **ALONE, port=5, reverse=True))
+    assert elsewhere.argv[4:6] == ("-p", "5")
+    assert elsewhere.argv[-1] == "-R"
+
+
+def test_what_a_server_that_is_no_node_says_is_told() -> None:
+    """That it is busy may pass; a password helps nobody; what says neither may be no server."""
+    busy = failed("busy-client", CLIENT, **ALONE)
+    assert busy == "the server at b.example port 5201 is busy with another client"
+    assert passing_reason([busy]) == busy
+    locked = failed("unauthorised-client", CLIENT, **ALONE, port=5398)
+    assert locked.startswith("iperf3: the server at b.example port 5398 wants a user and a passwo")
+    assert passing_reason([locked, failed("refused-client", CLIENT, **ALONE)]) is None
+    assert "may be no server of iperf3" in failed("refused-client", CLIENT, **ALONE)
+    interrupted = failed("unanswered-client", CLIENT, **ALONE)
+    assert "may be no server of iperf3" in interrupted
+
+
+def test_a_client_alone_gives_the_result() -> None:
+    """What the server told the client is enough; the server's part is not waited for."""
+    part = Part(CLIENT, "a", read("tcp-client", CLIENT, single_ended=True, **SHORT))
+    alone = TEST.merge(spec("throughput", single_ended=True, **SHORT), [part])
+    assert alone.reason is None
+    assert alone.result is not None
+    assert alone.result["received"]["bytes"] > 0
+    assert alone.result["cpu"]["dest"] is None
+
+
+def test_only_a_server_that_is_no_node_is_a_target() -> None:
+    """It takes no part, and its port is that of the target; a node assigns its own port."""
+    known = spec("throughput", source="a", **ALONE)
+    assert TEST.participants(known) == ("a",)
+    assert TEST.hosts(known) == ("a", "b.example")
+    assert (TEST.target_port(known), TEST.target_port(spec("throughput"))) == (5201, None)
+    assert TEST.with_participants(spec("throughput", **ALONE), ["a"]).source == "a"
+    with pytest.raises(ValidationError, match="a node assigns its port itself"):
+        spec("throughput", port=5201)
+    with pytest.raises(ValidationError, match="single_ended needs dest"):
+        ThroughputSpec(single_ended=True)
 
 
 @pytest.mark.parametrize(

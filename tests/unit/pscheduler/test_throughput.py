@@ -111,9 +111,20 @@ def test_options_of_iperf3_are_passed_on() -> None:
     assert "tos" not in THROUGHPUT.to_parley({**SPEC, "ip-tos": 0}, ["a", "b"]).spec
 
 
+def test_a_single_end_measures_a_server_that_is_no_node() -> None:
+    """The server is a target at its port, and the test is told so on the way back."""
+    asked = {**SPEC, "single-ended": True, "single-ended-port": 5202}
+    ours = THROUGHPUT.to_parley(asked, ["a"])
+    assert ours.spec.items() >= {"dest": "b", "single_ended": True, "port": 5202}.items()
+    back = THROUGHPUT.from_parley("throughput", ours.spec)
+    assert back is not None
+    assert (back["single-ended"], back["single-ended-port"], back["schema"]) == (True, 5202, 2)
+    assert "single-ended" not in (THROUGHPUT.from_parley("throughput", {"dest": "b"}) or {})
+
+
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("single-ended", True), ("burst-size", 5), ("loopback", True), ("omit", "P1D")],
+    [("burst-size", 5), ("loopback", True), ("omit", "P1D")],
 )
 def test_what_no_tool_does_is_refused(member: str, value: object) -> None:
     """A member that would be ignored is refused with a sentence."""
