@@ -57,7 +57,7 @@ def test_once_is_the_anchor(after: int, before: int, limit: int) -> None:
 
 
 def test_two_intervals_after_a_firing_end_with_the_second_one_after_it() -> None:
-    """What fires on weekdays is twice due by Monday after Thursday, whatever its end is."""
+    """A schedule of weekdays is twice due by Monday after Thursday, whatever its end is."""
     weekdays = Recurrence(START, cron="0 9 * * 1-5", until=parse_instant("2026-01-09T00:00:00Z"))
     for day, second in (("05", "07"), ("08", "12"), ("09", "13")):
         nominal = parse_instant(f"2026-01-{day}T09:00:00Z")

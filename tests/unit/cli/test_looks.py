@@ -76,7 +76,7 @@ def test_causes_have_no_particulars() -> None:
 
 
 def test_causes_have_what_is_common_to_them() -> None:
-    """Of the common causes a cause has those that explain a task of its runs, for programs."""
+    """A cause has those of the common causes that explain a task of its runs."""
     common = [
         {"sentence": "d: 6 of 6 pairs", "tasks": [{"task": run(1)["task"]}, {"task": "other"}]},
         {"sentence": "all of ping", "tasks": [{"task": "other"}]},

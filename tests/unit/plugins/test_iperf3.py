@@ -76,7 +76,7 @@ def test_a_server_that_is_no_node_gets_a_client_alone() -> None:
 
 
 def test_what_a_server_that_is_no_node_says_is_told() -> None:
-    """That it is busy may pass; a password helps nobody; what says neither may be no server."""
+    """A busy server may be free later; one with passwords is told, and what may be no server."""
     busy = failed("busy-client", CLIENT, **ALONE)
     assert busy == "the server at b.example port 5201 is busy with another client"
     assert passing_reason([busy]) == busy
@@ -89,7 +89,7 @@ def test_what_a_server_that_is_no_node_says_is_told() -> None:
 
 
 def test_a_client_alone_gives_the_result() -> None:
-    """What the server told the client is enough; the server's part is not waited for."""
+    """The client's part is enough; a part of the server is not waited for."""
     part = Part(CLIENT, "a", read("tcp-client", CLIENT, single_ended=True, **SHORT))
     alone = TEST.merge(spec("throughput", single_ended=True, **SHORT), [part])
     assert alone.reason is None
