@@ -64,6 +64,8 @@ NEEDS = {
     "mtr": _program("mtr-tiny", "mtr"),
     "scamper": _program("scamper", "scamper"),
     "tracepath": _program("iputils-tracepath", "tracepath"),
+    "snmpget": _program("snmp", "snmpget"),
+    "snmpd": _program("snmpd", "snmpd"),  # an agent to ask
     "dnsmasq": _program("dnsmasq-base", "dnsmasq"),  # the reference for names in tests/accuracy
     "ip": _program("iproute2", "ip"),  # network namespaces
     "sysctl": _program("procps", "sysctl"),  # routers made of namespaces

@@ -37,12 +37,19 @@ class SpecSecrets:
     def sealed_document(self, document: TaskDocument) -> TaskDocument:
         """Return a document whose literal secrets are sealed; a wrong one is returned as it is.
 
-        :raises InvalidDocument: a value is the mark that stands for one that is not told.
+        :raises InvalidDocument: a value is the mark that stands for one that is not told, or it has
+            to be named.
         """
         test = self._capabilities.tests.get(document.test.type)
         if test is None or not secrets.secret_fields(test.spec_model):
             return document
         self._capabilities.spec(test, document.test.spec)
+        if literals := secrets.literals_in(test.spec_model, document.test.spec):
+            reason = (
+                "is written in the task; add it to the store of the owner (parley secret add NAME) "
+                'and write {"secret": "NAME"}'
+            )
+            raise InvalidDocument([FieldFault(f"/test/spec{it}", reason) for it in literals])
         choice = document.test.model_copy(
             update={"spec": self.sealed_spec(test, document.test.spec)}
         )

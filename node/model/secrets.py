@@ -43,6 +43,18 @@ def secret_fields(model: type[Document]) -> frozenset[str]:
     )
 
 
+def literals_in(model: type[Document], spec: Mapping[str, Any]) -> list[str]:
+    """Return the pointers of texts where a field takes the names of an owner's secrets only."""
+    found = []
+    for name in sorted(secret_fields(model) & spec.keys()):
+        extra = model.model_fields[name].json_schema_extra
+        if isinstance(extra, dict) and extra.get("named"):
+            value = spec[name]
+            texts = value.items() if isinstance(value, Mapping) else [("", value)]
+            found += [f"/{name}/{key}".rstrip("/") for key, it in texts if isinstance(it, str)]
+    return found
+
+
 def is_sealed(value: Any) -> bool:
     """Return whether a value is a text as it is stored."""
     return (

@@ -67,6 +67,10 @@ SECRET: dict[str, Any] = {"secret": True}
 """Marks (as ``json_schema_extra``) a text, or a map's values, to be stored but never shown."""
 
 
+NAMED_SECRET: dict[str, Any] = {**SECRET, "named": True}
+"""The same for texts that must not be in a task: it names secrets in the store of an owner."""
+
+
 class NamedSecret(Document):
     """A secret in the store of the owner of the host that sends it; its value is told to nobody."""
 

@@ -23,6 +23,7 @@ from node.plugins.tests import (
     mtu,
     rtt,
     simplestream,
+    snmp,
     tcp,
     throughput,
     tls,
@@ -47,6 +48,7 @@ from node.plugins.tools import (
     simplestreamer,
     sleep,
     sleepbg,
+    snmpget,
     stamp,
     stampbg,
     tracepath,
@@ -55,14 +57,14 @@ from node.plugins.tools import (
 
 _TESTS: tuple[Test, ...] = (
     clock.TEST, dns.TEST, http.TEST, idle.TEST, idlebg.TEST, interface.TEST, latency.TEST,
-    latencybg.TEST, mtu.TEST, rtt.TEST, simplestream.TEST, tcp.TEST, throughput.TEST, tls.TEST,
-    trace.TEST,
+    latencybg.TEST, mtu.TEST, rtt.TEST, simplestream.TEST, snmp.TEST, tcp.TEST,
+    throughput.TEST, tls.TEST, trace.TEST,
 )  # fmt: skip
 _TOOLS: tuple[Tool, ...] = (
     connect.TOOL, curl.TOOL, dnspython.TOOL, fetch.TOOL, fping.TOOL, handshake.TOOL, iperf3.TOOL,
     irtt.TOOL, mtr.TOOL, nuttcp.TOOL, owping.TOOL, ping.TOOL, ping_df.TOOL, procnet.TOOL,
-    scamper.TOOL, simplestreamer.TOOL, sleep.TOOL, sleepbg.TOOL, stamp.TOOL, stampbg.TOOL,
-    tracepath.TOOL, traceroute.TOOL,
+    scamper.TOOL, simplestreamer.TOOL, sleep.TOOL, sleepbg.TOOL, snmpget.TOOL, stamp.TOOL,
+    stampbg.TOOL, tracepath.TOOL, traceroute.TOOL,
 )  # fmt: skip
 
 

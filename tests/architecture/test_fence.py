@@ -44,6 +44,7 @@ SOLE_IMPORTERS = {
         "node.plugins.tools.programs.mtu_search",
         "node.plugins.tools.programs.owamp_client",
         "node.plugins.tools.programs.owamp_server",
+        "node.plugins.tools.programs.snmp_counters",
     ),
     "multiprocessing": (),
     "lead": ("lead", "node.cli"),

@@ -83,6 +83,26 @@ async def test_a_user_uses_a_secret_that_names_them(users: Users) -> None:
             assert f"there is no secret {name} that" in problem["detail"]
 
 
+async def test_credentials_of_agents_are_named(users: Users) -> None:
+    """A community stands in no task: it is named, and only a secret for the user may be."""
+
+    def snmp(community: Any) -> dict[str, Any]:
+        credentials = {"community": community}
+        spec = {"dest": "93.184.216.34", "interface": "ge-0/0/0", "credentials": credentials}
+        return {"test": {"type": "snmp", "spec": spec}, "schedule": {"start": "PT1H"}}
+
+    status, problem = await users.owner.ask("POST", "/v1/tasks", snmp(HUSH))
+    assert status == 422
+    [fault] = problem["errors"]
+    assert fault["pointer"] == "/test/spec/credentials/community"
+    assert "parley secret add NAME" in fault["detail"]
+    assert HUSH not in str(problem)
+    assert (await users.owner.ask("POST", "/v1/tasks", snmp({"secret": "vault"})))[0] == 201
+    status, problem = await users.ann.ask("POST", "/v1/tasks", snmp({"secret": "vault"}))
+    assert status == 403
+    assert "there is no secret vault that ann may use" in str(problem)
+
+
 async def test_an_edit_of_the_target_needs_the_secret_that_stays(users: Users) -> None:
     """A user may not turn a task with a secret that is not for them to another target."""
     task = await _posted(users.ann, _http({"secret": "door"}))

@@ -136,7 +136,7 @@ async def test_time_counts_and_what_is_left_is_shown(pair: Pair, alice: Asker) -
     await _post(alice, _document(runs=2))
     await pair.plan()
     left = await _left(pair)
-    assert left == {"PT3M per day": "PT1M", "10 runs per day": "8 runs"}
+    assert left == {"3 min per day": "1 min", "10 runs per day": "8 runs"}
     task = await _post(pair.a, _document(runs=3, first=20))
     await pair.plan()
     assert await _states(pair, task) == ["booked"] * 3

@@ -48,6 +48,7 @@ BRIEF: dict[str, Json] = {
     "rtt": {"count": 10, "interval": "PT0.01S", "timeout": "PT0.5S"},
     "trace": {"hops_max": 1, "probes": 1, "wait": "PT1S"},
     "mtu": {"hops_max": 1, "mtu_max_bytes": 1280},
+    "snmp": {"interface": "lo", "duration": "PT1S", "timeout": "PT0.5S"},
 }
 SHORT = ("escape", "flood", "fork")
 

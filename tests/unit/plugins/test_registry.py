@@ -24,12 +24,12 @@ def test_the_first_set() -> None:
     """The first set of tests and tools is registered under their names."""
     assert TESTS == [
         "clock", "dns", "http", "idle", "idlebg", "interface", "latency", "latencybg", "mtu",
-        "rtt", "simplestream", "tcp", "throughput", "tls", "trace",
+        "rtt", "simplestream", "snmp", "tcp", "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
         "nuttcp", "owping", "ping", "ping-df", "procnet", "scamper", "simplestreamer", "sleep",
-        "sleepbg", "stamp", "stampbg", "tracepath", "traceroute",
+        "sleepbg", "snmpget", "stamp", "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -48,6 +48,7 @@ def test_the_first_set() -> None:
         ("mtu", "background"),
         ("rtt", "background"),
         ("simplestream", "background"),
+        ("snmp", "background"),
         ("tcp", "background"),
         ("throughput", "exclusive"),
         ("tls", "background"),
