@@ -508,7 +508,8 @@ def _settlement(
         None if expires_at is None else expires_at + ahead,
     )
     if next_at is None:
-        after = "a day" if expires_at is None else f"its ttl, {item.row['form']['ttl']}"
+        ttl = None if expires_at is None else times.duration_text(item.row["form"]["ttl"])
+        after = "a day" if ttl is None else f"its ttl, {ttl}"
         return DeliverySettlement(item.number, "parked", None, f"given up after {after}: {reason}")
     return DeliverySettlement(item.number, "waiting", next_at, reason)
 
