@@ -96,7 +96,7 @@ async def test_the_sentence_does_not_show_internal_names() -> None:
     [result] = ruling.results
     sentence = search_account_of(ruling, result).why_not()
     few = "it found time on too few of the 1 node asked; at least 1 are needed"
-    assert sentence.startswith(f"{few}; n1: no PT")
+    assert sentence.startswith(f"{few}; n1: no 10 min free")
 
 
 def _spread(held: dict[int, str]) -> SeatCase:

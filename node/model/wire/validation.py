@@ -31,6 +31,8 @@ PATTERNS: Final[Mapping[str, str]] = {
     "a letter or digit at both ends",
     r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$": "a letter or digit, then at most 62 letters, digits, "
     "'.', '_', '@' and '-'",
+    r"^[A-Za-z0-9][A-Za-z0-9 ._:/@-]{0,62}$": "the name of an interface, as its agent tells it",
+    r"^[!#-\[\]-~]{1,32}$": "at most 32 ASCII characters without spaces, '\"' and '\\'",
     r"^(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(:[0-9]{1,5})?$": "HOST or HOST:PORT",
     r"^(\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5}|[0-9A-Za-z:_.-]{1,259})$": "HOST or HOST:PORT",
     r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$": "ed25519: and 43 characters, exactly as "

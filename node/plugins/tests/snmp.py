@@ -11,11 +11,12 @@ be off by that much; this is why twice the speed is not yet absurd.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, Strict, StringConstraints, model_validator
 
 from node.model.times import HOUR, MILLISECOND, SECOND
 from node.model.wire.fields import Document, Duration, Host
@@ -37,10 +38,17 @@ from node.plugins.figures import metric, percent_text, rate_text
 from node.plugins.outline import TargetTest
 from node.plugins.plausibility import RATE_MAX_BPS, Notes, Sieve
 
-Credential = Annotated[
-    # Quotation marks, backslashes and spaces have meanings in the files of SNMP's programs.
-    str, StringConstraints(pattern=r"^[!#-\[\]-~]{1,64}$", strict=True)
-]
+_PLAIN = re.compile(r"[!#-\[\]-~]{1,64}")
+"""Quotation marks, backslashes and spaces have meanings in the files of SNMP's programs."""
+
+
+def _check_credential(value: str) -> str:
+    if not _PLAIN.fullmatch(value):  # it is not told what was written
+        raise ValueError("is none: give 1 to 64 ASCII characters without spaces, '\"' and '\\'")
+    return value
+
+
+Credential = Annotated[str, Strict(), AfterValidator(_check_credential)]
 _Word = Annotated[str, StringConstraints(pattern=r"^[!#-\[\]-~]{1,32}$", strict=True)]
 InterfaceWord = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/@-]{0,62}$", strict=True)
