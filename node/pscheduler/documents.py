@@ -203,7 +203,9 @@ def run_document(run: ToldRun, spoken: Spoken, participants: Sequence[str], base
     href = f"{task}/runs/{run.id}"
     merged = result_of(run, spoken)
     state = told_state(run, spoken)
-    several = None if merged is None else parts_of(run.outcome, merged, len(participants))
+    several = None
+    if merged is not None:
+        several = parts_of(run.outcome, merged, spoken, len(participants))
     own = several[0] if several else None
     return {
         "start-time": times.format_instant(run.starts_at),
@@ -254,19 +256,22 @@ def told_state(run: ToldRun, spoken: Spoken) -> str:
     return "finished" if merged is not None and merged["succeeded"] else run.state
 
 
-def parts_of(outcome: Outcome | None, merged: Document, count: int) -> list[Document | None]:
+def parts_of(
+    outcome: Outcome | None, merged: Document, spoken: Spoken, count: int
+) -> list[Document | None]:
     """Return what the tools of all participants told: the first one's is around the result.
 
     None is a participant of which there is no part.
     """
     parts = [] if outcome is None else list(outcome.parts)
     succeeded = bool(merged.get("succeeded"))
+    own = merged if spoken.language is None else spoken.language.own_part(merged)
     first: Document = {
         "schema": 1,
         "succeeded": succeeded,
         "diags": (parts[0].output or "") if parts else "",
         "error": None if succeeded else merged.get("error", ""),
-        "result": merged if succeeded else None,
+        "result": own if succeeded else None,
     }
     others: list[Document | None] = [
         {

@@ -32,7 +32,7 @@ class Participants:
     """The hosts that take part, lead first; None is whoever is asked.
 
     ``null_reason`` says why the first one is None, and ``reason_member`` is the member that tells
-    it, which one test calls differently.
+    it, which some tests call differently.
     """
 
     names: tuple[str | None, ...]

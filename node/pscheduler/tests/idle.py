@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from node.model.times import SECOND
@@ -62,6 +63,10 @@ class IdlingLanguage(Language):
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return how long the hosts were idle."""
         return {self.figure: times.format_milliseconds(result["duration_ms"])}
+
+    def own_part(self, result: Document) -> Document:
+        """Return the result with the name that the tools have for the time."""
+        return {**result, "time-slept": result.get(self.figure)}
 
     def rows(self, spec: Document, result: Document) -> Rows:
         """Return the time without activity."""
@@ -174,6 +179,10 @@ class IdleBgmLanguage(IdlingLanguage):
         **_COMMENT_MEMBERS,
     }
     is_open = True
+
+    def participants(self, spec: Document) -> Participants:
+        """Return the host; why there is none has another name than for most tests."""
+        return replace(super().participants(spec), reason_member="reason")
 
     def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle with intervals; runs of a day follow each other for longer ones.

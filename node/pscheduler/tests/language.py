@@ -193,6 +193,10 @@ class Language(ABC):
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return the members of a successful result, without ``schema`` and ``succeeded``."""
 
+    def own_part(self, result: Document) -> Document:
+        """Return a successful result as the tool of the first participant tells it."""
+        return result
+
     def text(self, spec: Document, result: Document) -> str:
         """Return a result as plain text, without a final line break.
 

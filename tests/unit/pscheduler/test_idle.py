@@ -45,6 +45,7 @@ def test_its_result_is_the_duration() -> None:
     spec = {"duration": "PT2S"}
     result = IDLE.result(spec, Outcome("sleep", {"participants": 1, "duration_ms": 2000.0}))
     assert result == {"schema": 1, "succeeded": True, "duration": "PT2S"}
+    assert IDLE.own_part(result) == {**result, "time-slept": "PT2S"}
     assert IDLE.text(spec, result) == "Duration ... PT2S"
     assert "<td>PT2S</td>" in str(IDLE.html(spec, result))
 

@@ -17,6 +17,8 @@ def test_it_is_our_idle_with_intervals_and_back() -> None:
     """The duration has whole intervals, and the longest run is a day."""
     assert IDLEBGM.parse(["-d", "PT10S", "-i", "PT2S"]) == SPEC
     assert IDLEBGM.duration(SPEC) == 11 * SECOND
+    nobody = {"participants": [None], "reason": "No source specified"}
+    assert IDLEBGM.participants(SPEC).document() == nobody
     ours = IDLEBGM.to_parley(SPEC, ["a"])
     assert (ours.type, ours.repeat) == ("idlebg", None)
     assert ours.spec == {"source": "a", "duration": "PT10S", "each": "PT2S"}
