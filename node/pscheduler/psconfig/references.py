@@ -9,7 +9,6 @@ or pair by pair (``a/b``).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,8 @@ from node.pscheduler.psconfig.shapes import Pair
 from node.pscheduler.psconfig.template import Document
 
 _META = "_meta"
+_EXACT = 2**53
+"""Numbers with decimals are exact below it; infinity and what is no number are not below it."""
 
 
 def reference_of(task: Document, reference: Any) -> Document:
@@ -33,13 +34,13 @@ def reference_of(task: Document, reference: Any) -> Document:
 
 
 def _kept(value: Any) -> Any:
-    """Return a value without nulls, and with texts for numbers that no file can have."""
+    """Return a value without nulls, and with texts for numbers that a database changes."""
     match value:
         case dict():
             return {name: _kept(each) for name, each in value.items() if each is not None}
         case list():
             return [_kept(each) for each in value if each is not None]
-        case float() if not math.isfinite(value):
+        case float() if not abs(value) < _EXACT:
             return str(value)
         case _:
             return value

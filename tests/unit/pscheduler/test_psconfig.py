@@ -269,6 +269,7 @@ def test_references_are_kept_by_pair() -> None:
         "ways": {"each": ["{% address[0] %} to {% address[1] %}", None, 1.5], "none": None},
         "none": None,
         "big": 2**70,
+        "far": 1e300,
     }
     template = changed(
         ("tasks/pings/reference", reference),
@@ -284,6 +285,7 @@ def test_references_are_kept_by_pair() -> None:
     assert measure["references"]["*/*"] == {
         "display-task-name": "Pings",
         "big": str(2**70),
+        "far": "1e+300",
         "_meta": {"display-name": "P"},
     }
     assert measure["references"]["a/*"] == {"display-set-source": "Ämter"}
@@ -295,6 +297,7 @@ def test_references_are_kept_by_pair() -> None:
         "display-set-dest": "b.example",
         "ways": {"each": ["a.example to b.example", 1.5]},
         "big": str(2**70),
+        "far": "1e+300",
         "_meta": {"display-name": "P"},
     }
     assert "display-set-source" not in found["pings/b/c"]
