@@ -493,7 +493,7 @@ class _Translation:
         known: list[Document] = []
         for name in self._archive_names(task, pairing):
             at = pointer("archives", name)
-            entry = {k: v for k, v in self._template["archives"][name].items() if k != "_meta"}
+            entry = _without_meta(self._template["archives"][name])
             if entry in known:  # under another name
                 continue
             known.append(entry)
@@ -611,6 +611,14 @@ class _Translation:
 
 def _distinct_pairs(entry: Sequence[_Wanted]) -> list[Pair]:
     return list(dict.fromkeys((each.source, each.dest) for each in entry))
+
+
+def _without_meta(archive: Mapping[str, Any]) -> Document:
+    """Return an archive without descriptions, which those of psConfig's examples have in data."""
+    kept = {name: value for name, value in archive.items() if name != "_meta"}
+    if isinstance(data := kept.get("data"), dict):
+        kept["data"] = {name: value for name, value in data.items() if name != "_meta"}
+    return kept
 
 
 def _is_at_lead(spec: Mapping[str, Any]) -> bool:

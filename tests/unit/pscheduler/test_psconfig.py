@@ -204,7 +204,8 @@ def test_an_emptied_template_has_no_tasks(empty: tuple[str, ...]) -> None:
 
 def test_an_archive_may_be_at_the_address_that_schedules() -> None:
     """An IPv6 address has brackets in a URL, and variables have their own values in one text."""
-    own = {"archiver": "http", "data": {"_url": "https://{% address[0] %}/{% address[1] %}"}}
+    url = "https://{% address[0] %}/{% address[1] %}"
+    own = {"archiver": "http", "data": {"_url": url, "_meta": {"old_url": "https://a.example"}}}
     template = changed(
         ("archives/own", own),
         ("tasks/pings/archives", ["own"]),
@@ -215,6 +216,7 @@ def test_an_archive_may_be_at_the_address_that_schedules() -> None:
     urls = {archive["spec"]["url"] for archive in mesh.mesh["archives"].values()}
     assert "https://[2001:db8::1]/b.example" in urls
     assert "https://b.example/2001:db8::1" in urls
+    assert mesh.omissions == ()
 
 
 def test_a_list_has_the_address_of_a_host_towards_itself() -> None:
