@@ -132,6 +132,7 @@ _hosts_argument = click.argument("hosts", metavar="[A] B", nargs=-1, required=Tr
 _PORT = _Port(1, 65535)
 _SOURCE = "--source NODE  The node that measures [this one]."
 _UDP_PORT = "--port PORT  UDP port of B [assigned by B]."
+_OWAMP = "--owamp as responder=owamp  B is no node and runs OWAMP (owampd); --port is TCP's [861]."
 _HOPS = "--hops 1..64 as hops_max  Maximum number of hops [30]."
 _INSECURE = "--insecure as verify=false  Trust any certificate."
 _ADDRESS = """
@@ -195,6 +196,7 @@ latency = _shortcut(
     _hosts_argument,
     _packets(100, "100ms", 44),
     _UDP_PORT,
+    _OWAMP,
     _ADDRESS,
     contexts=True,
     types={"PORT": _Port(1024, 65535)},
@@ -229,6 +231,7 @@ latencybg = _shortcut(
     --length INTEGER           Bytes in each packet [44].
     """,
     _UDP_PORT,
+    _OWAMP,
     _ADDRESS,
     more="From node A (default: this one) to node B and back, with a result each minute.",
     types={"PORT": _Port(1024, 65535)},

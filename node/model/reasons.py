@@ -529,6 +529,15 @@ address_unusable = ReasonKind[[str, str]](
 tool_not_bindable_there = ReasonKind[[str, Reason]]("tool-not-bindable-there", "{tool} {why}")
 
 
+owamp_refused = ReasonKind[[str, str, str]](
+    "owamp-refused", "the OWAMP server at {host} refuses {asked}: {why}"
+)
+owamp_busy = ReasonKind[[str, str, str]](
+    "owamp-busy", "the OWAMP server at {host} is busy and refuses {asked}: {why}"
+)
+owamp_failed = ReasonKind[[str, str]]("owamp-failed", "no OWAMP with {host}: {why}")
+
+
 # -- targets of measurements -----------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ many packets were lost on the way there and how many on the way back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Protocol, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field
 
@@ -36,12 +36,24 @@ _MICROSECONDS_PER_MS = 1000
 LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 section 4
 LENGTH_LEAST_PADDED = 48  # padding is a TLV with a header of four octets, RFC 8972 section 4.1
 
+OWAMP: Final = "owamp"
+OWAMP_PORT = 861
+_NODE: Final = "node"
+
 Source = Annotated[
     Host | None, Field(description="The host that sends; by default the lead itself.")
 ]
 Dest = Annotated[
     Host | None,
     Field(description="The host that reflects; required here or in `participants`."),
+]
+Responder = Annotated[
+    Literal["node", "owamp"],
+    Field(
+        description="What answers at dest: `node`, a node that takes part; `owamp`, a server of "
+        "OWAMP (RFC 4656) that is none, such as owampd.",
+        exclude_if=lambda responder: responder == _NODE,
+    ),
 ]
 Length = Annotated[
     int,
@@ -56,13 +68,23 @@ Version = Annotated[
     IpVersion | None, Field(description="4 or 6; by default the version of the addresses.")
 ]
 DestPort = Annotated[
-    Port | None, Field(description="The UDP port of dest; by default assigned by its node.")
+    Port | None,
+    Field(
+        description="The UDP port of dest; by default assigned by its node. Of a server of OWAMP "
+        "the TCP port at which it is asked; by default 861."
+    ),
 ]
 
 _UNREACHABLE = "dest's port was unreachable: a firewall, or the reflector was not running then"
 
 
 class _Sending(BetweenTwo, Protocol):
+    @property
+    def responder(self) -> str: ...
+
+    @property
+    def port(self) -> int | None: ...
+
     @property
     def length(self) -> int: ...
 
@@ -79,8 +101,9 @@ class HostClock(Document):
     error_bound_ms: NonNegative | None = Field(
         description="The kernel's bound of the clock's error in milliseconds, if synchronised."
     )
-    stepped_ms: Finite = Field(
-        description="By how much the clock moved against steady time during the run, milliseconds."
+    stepped_ms: Finite | None = Field(
+        description="By how much the clock moved against steady time during the run, milliseconds; "
+        "null of a host that is no node."
     )
     identity: str = Field(
         max_length=64, description="Equal on two participants that share one and the same clock."
@@ -145,7 +168,8 @@ def _is_none(value: object) -> bool:
 class SourcePart(Document):
     """The sending participant's part; null is what its tool cannot know.
 
-    ``received_at_dest`` is what dest reported in its answers, for tools whose dest part lacks it.
+    ``received_at_dest`` is what dest reported in its answers, for tools whose dest part lacks it;
+    ``reordered_forward`` and ``dest_clock`` are what a dest told that is no node.
     """
 
     sent: CountField
@@ -156,12 +180,14 @@ class SourcePart(Document):
     unreachable: CountField | None
     duplicates_forward: CountField | None
     duplicates_backward: CountField | None
+    reordered_forward: CountField | None = Field(default=None, exclude_if=_is_none)
     reordered_backward: CountField | None
     delay_ms: DelaysBothWays
     jitter_ms: JitterBothWays
     hops_forward: CountField | None
     hops_backward: CountField | None
     clock: HostClock
+    dest_clock: HostClock | None = Field(default=None, exclude_if=_is_none)
     histogram: HistogramsBothWays | None = Field(default=None, exclude_if=_is_none)
 
 
@@ -317,8 +343,11 @@ def both_ways_metrics(figures: Figures) -> tuple[Metric, ...]:
 
 
 def find_contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
-    """Return why two parts contradict each other; ``None`` if they do not, or one is missing."""
-    if source is None or dest is None:
+    """Return why the counts of two parts contradict each other; ``None`` if they do not.
+
+    A part may be missing. A source alone is judged if it has the counts of a dest that is no node.
+    """
+    if source is None or (dest is None and source.dest_clock is None):
         return None
     arrived = _arrived_count(source, dest)
     if arrived is None:
@@ -351,7 +380,8 @@ def _arrived_count(source: SourcePart, dest: DestPart | None) -> int | None:
 def merge_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
     """Merge what both ends saw, or the source alone if dest's part is missing."""
     arrived = _arrived_count(source, dest)
-    error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
+    dest_clock = dest.clock if dest else source.dest_clock
+    error_ms = combined_bound_ms(source.clock, dest_clock) if dest_clock else None
     return OneWayResult(
         sent=source.sent,
         received_at_dest=arrived,
@@ -366,12 +396,13 @@ def merge_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
             backward=source.duplicates_backward,
         ),
         reordered=CountsBothWays(
-            forward=dest.reordered if dest else None, backward=source.reordered_backward
+            forward=dest.reordered if dest else source.reordered_forward,
+            backward=source.reordered_backward,
         ),
         hops=CountsBothWays(forward=source.hops_forward, backward=source.hops_backward),
         unreachable=source.unreachable,
         strays=dest.strays if dest else None,
-        clocks=Clocks(source=source.clock, dest=dest.clock if dest else None),
+        clocks=Clocks(source=source.clock, dest=dest_clock),
         clocks_synchronised=error_ms is not None,
         clock_error_ms=error_ms,
         histogram=source.histogram,
@@ -397,16 +428,29 @@ SentPart = TypeVar("SentPart", bound=SourcePart)
 
 
 def parts_of(
-    parts: Sequence[Part], model: type[SentPart]
+    spec: _Sending, parts: Sequence[Part], model: type[SentPart]
 ) -> tuple[SentPart | None, DestPart | None, str | None]:
-    """Return the part of source, that of dest, and the reason against them."""
+    """Return the part of source, that of dest if it takes part, and the reason against them."""
     source, source_reason = part_of(parts, 0, model)
-    dest, dest_reason = part_of(parts, 1, DestPart)
+    dest, dest_reason = part_of(parts, 1, DestPart) if is_node(spec) else (None, None)
     return (
         source,
         dest,
         joined_reasons(source_reason, dest_reason, find_contradiction(source, dest)),
     )
+
+
+def is_node(spec: _Sending) -> bool:
+    """Return whether dest takes part, and is no mere target."""
+    return spec.responder == _NODE
+
+
+def not_between_nodes(tool: str, spec: Any) -> str | None:
+    """Return why a tool that measures between nodes cannot measure this spec; None if it can."""
+    responder = getattr(spec, "responder", _NODE)
+    if responder == _NODE:
+        return None
+    return f"{tool} measures between nodes, and dest answers {responder} only"
 
 
 def check_packets(spec: _Sending) -> None:
@@ -424,6 +468,18 @@ class OneWayTest(PairTest):
 
     resources: tuple[str, ...] = ("mbps",)
     unprompted = True
+
+    def places_of(self, spec: _Sending) -> tuple[str, ...]:
+        """Return source, and dest unless it is a mere target."""
+        return self.places if is_node(spec) else self.places[:1]
+
+    def target_port(self, spec: _Sending) -> int | None:
+        """Return the port at which a server that is no node is asked."""
+        return None if is_node(spec) else spec.port or OWAMP_PORT
+
+    def telling(self, spec: _Sending) -> str | None:
+        """Return None: results do not tell what a target sends."""
+        return None
 
     def needs(self, spec: _Sending) -> Mapping[str, int | None]:
         """Return the payload rate of its packets."""

@@ -44,16 +44,20 @@ class OwnTest:
         """Return the class of all runs of this test."""
         return self.run_class
 
+    def places_of(self, spec: Any) -> tuple[str, ...]:
+        """Return the fields that name participants in this spec; by default all places."""
+        return self.places
+
     def participants(self, spec: Any) -> tuple[str | None, ...]:
         """Return the hosts in the places; targets do not know that they take part."""
-        return tuple(getattr(spec, place) for place in self.places)
+        return tuple(getattr(spec, place) for place in self.places_of(spec))
 
     def with_participants(self, spec: Any, names: Sequence[str]) -> Any:
         """Return the spec with the places filled in.
 
         :raises ValueError: another number of names, a conflict with the spec, or no dest in either.
         """
-        filled = fill(spec, self.name, self.places, names)
+        filled = fill(spec, self.name, self.places_of(spec), names)
         if "dest" in self.places and getattr(filled, "dest", None) is None:
             needed = "dest, in the spec or as the second of participants"
             raise ValueError(f"{self.name} needs {needed}")
@@ -132,7 +136,7 @@ class IntervalTest(OwnTest):
 
     def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
         """Check that all participants measured to the end; the reason says who did not."""
-        reasons = [part_of(parts, at, StreamEnd)[1] for at in range(len(self.places))]
+        reasons = [part_of(parts, at, StreamEnd)[1] for at in range(len(self.places_of(spec)))]
         return Merged(None, joined_reasons(*reasons))
 
 

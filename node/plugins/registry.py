@@ -43,6 +43,7 @@ from node.plugins.tools import (
     owping,
     ping,
     ping_df,
+    powstream,
     procnet,
     scamper,
     simplestreamer,
@@ -62,9 +63,9 @@ _TESTS: tuple[Test, ...] = (
 )  # fmt: skip
 _TOOLS: tuple[Tool, ...] = (
     connect.TOOL, curl.TOOL, dnspython.TOOL, fetch.TOOL, fping.TOOL, handshake.TOOL, iperf3.TOOL,
-    irtt.TOOL, mtr.TOOL, nuttcp.TOOL, owping.TOOL, ping.TOOL, ping_df.TOOL, procnet.TOOL,
-    scamper.TOOL, simplestreamer.TOOL, sleep.TOOL, sleepbg.TOOL, snmpget.TOOL, stamp.TOOL,
-    stampbg.TOOL, tracepath.TOOL, traceroute.TOOL,
+    irtt.TOOL, mtr.TOOL, nuttcp.TOOL, owping.TOOL, ping.TOOL, ping_df.TOOL, powstream.TOOL,
+    procnet.TOOL, scamper.TOOL, simplestreamer.TOOL, sleep.TOOL, sleepbg.TOOL, snmpget.TOOL,
+    stamp.TOOL, stampbg.TOOL, tracepath.TOOL, traceroute.TOOL,
 )  # fmt: skip
 
 

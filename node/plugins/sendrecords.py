@@ -5,6 +5,7 @@ See :func:`node.plugins.distribution.both_ways` for the figures.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -121,8 +122,8 @@ def explain_unsent(record: SenderRecord) -> str:
     return "no packet could be sent" + (f": {record.complaint}" if record.complaint else "")
 
 
-def source_interval(record: SenderRecord, more: dict[str, int | None]) -> SourceInterval:
-    """Return the sender's share of an interval; ``more`` are the counts that differ by sender."""
+def source_interval(record: SenderRecord, more: Mapping[str, object]) -> SourceInterval:
+    """Return the sender's share of an interval; ``more`` is what differs by sender."""
     histograms = record.histogram_us
     return SourceInterval.model_validate(
         {
@@ -140,7 +141,7 @@ def source_interval(record: SenderRecord, more: dict[str, int | None]) -> Source
                 round_trip=histograms.round_trip.histogram,
             ),
         }
-        | more
+        | dict(more)
     )
 
 

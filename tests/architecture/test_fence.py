@@ -42,8 +42,6 @@ SOLE_IMPORTERS = {
         "node.plugins.tools.programs.irttbg_client",
         "node.plugins.tools.programs.irttbg_server",
         "node.plugins.tools.programs.mtu_search",
-        "node.plugins.tools.programs.owamp_client",
-        "node.plugins.tools.programs.owamp_server",
         "node.plugins.tools.programs.snmp_counters",
     ),
     "multiprocessing": (),

@@ -2,8 +2,7 @@
 
 A recording holds the version, the argv, the exit code, and the lines of both streams. The version
 is that of Debian 12, unless the folder names another one (``iperf3-3.18``; ``iperf3-3.12-3.18`` has
-a client of the former and a server of the latter). ``owping`` alone was never run: its output is
-from its documentation.
+a client of the former and a server of the latter).
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ class LatencySpec(Document):
     length: oneway.Length = LENGTH_BASE
     ip_version: oneway.Version = None
     port: oneway.DestPort = None
+    responder: oneway.Responder = "node"
     histogram: bool = flag_field(
         "Whether to count the packets by delay, in the result's `histogram`.", default=True
     )
@@ -69,7 +70,7 @@ class LatencyTest(oneway.OneWayTest):
 
     def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:
         """Merge source's delays and both ends' counts; source alone gives a partial result."""
-        source, dest, reason = oneway.parts_of(parts, SourcePart)
+        source, dest, reason = oneway.parts_of(spec, parts, SourcePart)
         result = oneway.merge_ends(source, dest) if source else None
         return Merged(result.model_dump(mode="json") if result else None, reason)
 

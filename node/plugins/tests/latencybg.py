@@ -63,6 +63,7 @@ class LatencyBgSpec(Document):
     length: oneway.Length = LENGTH_BASE
     ip_version: oneway.Version = None
     port: oneway.DestPort = None
+    responder: oneway.Responder = "node"
 
     @model_validator(mode="after")
     def _check_fields(self) -> LatencyBgSpec:
@@ -139,7 +140,7 @@ class LatencyBgTest(IntervalTest, oneway.OneWayTest):
 
     def merge_interval(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:
         """Merge source's delays and both ends' counts; source alone gives a partial result."""
-        source, dest, reason = oneway.parts_of(parts, SourceInterval)
+        source, dest, reason = oneway.parts_of(spec, parts, SourceInterval)
         if source is None:
             return Merged(None, reason)
         return Merged(oneway.merge_ends(source, dest).model_dump(mode="json"), reason)

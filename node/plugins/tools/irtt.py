@@ -19,7 +19,13 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins import irttprogram, irttstream
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.irttprogram import PACKETS_MAX
-from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
+from node.plugins.oneway import (
+    DestPart,
+    SourcePart,
+    delays_and_jitter,
+    histograms,
+    not_between_nodes,
+)
 from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import (
     MICROSECOND_NS,
@@ -63,7 +69,9 @@ class IrttTool(OwnTool):
     binds = frozenset({"address"})
 
     def can(self, spec: LatencySpec | LatencyBgSpec) -> str | None:
-        """Refuse more packets than can be read, and streams with short intervals."""
+        """Refuse more packets than can be read, streams with short intervals, and other targets."""
+        if (reason := not_between_nodes(self.name, spec)) is not None:
+            return reason
         if isinstance(spec, LatencyBgSpec):
             return irttstream.refusal(spec)
         if spec.count > PACKETS_MAX:

@@ -19,7 +19,13 @@ from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
-from node.plugins.oneway import LENGTH_BASE, SourcePart, delays_and_jitter, histograms
+from node.plugins.oneway import (
+    LENGTH_BASE,
+    SourcePart,
+    delays_and_jitter,
+    histograms,
+    not_between_nodes,
+)
 from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import MICROSECOND_NS, ClockOutput, measured_output, own_program
 from node.plugins.sendrecords import ReflectorCounts
@@ -57,6 +63,10 @@ class StampTool(OwnTool):
     tests: tuple[str, ...] = ("clock", "latency")
     listener = _DEST
     binds = EITHER
+
+    def can(self, spec: LatencySpec | ClockSpec) -> str | None:
+        """Refuse a dest that is no node."""
+        return not_between_nodes(self.name, spec)
 
     def duration(self, spec: LatencySpec | ClockSpec) -> int:
         """Return lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""

@@ -18,6 +18,7 @@ from node.model.wire.fields import Document
 from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
+from node.plugins.oneway import not_between_nodes
 from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.reading import record_of
@@ -68,6 +69,10 @@ class StampBgTool(OwnTool):
     tests: tuple[str, ...] = ("latencybg",)
     listener = _DEST
     binds = EITHER
+
+    def can(self, spec: LatencyBgSpec) -> str | None:
+        """Refuse a dest that is no node."""
+        return not_between_nodes(self.name, spec)
 
     def duration(self, spec: LatencyBgSpec) -> int:
         """Return the spec's duration in microseconds: the next run begins when this one ends."""

@@ -45,6 +45,17 @@ def sender_record(number: int = 0, **changes: Any) -> dict[str, Any]:
     return record | changes
 
 
+def owamp_record(number: int = 0, **changes: Any) -> dict[str, Any]:
+    """Return a record of ten packets each way, from and to a server of OWAMP."""
+    record = sender_record(number) | {
+        "received_at_dest": 10,
+        "reordered_forward": 0,
+        "server": {"synchronised": True, "error_bound_ns": 70_000},
+    }
+    del record["unreachable"]
+    return record | changes
+
+
 def silence(number: int = 0, **changes: Any) -> dict[str, Any]:
     """Return a record of an interval without answers."""
     nothing = dict.fromkeys(WAYS)

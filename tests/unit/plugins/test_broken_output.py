@@ -109,5 +109,5 @@ def test_every_tool_is_damaged() -> None:
     """Every tool with recordings is tried."""
     assert set(BY_TOOL) >= {
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
-        "nuttcp", "owping", "ping", "ping-df", "scamper", "tracepath", "traceroute",
+        "nuttcp", "ping", "ping-df", "scamper", "tracepath", "traceroute",
     }  # fmt: skip

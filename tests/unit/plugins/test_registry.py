@@ -28,8 +28,9 @@ def test_the_first_set() -> None:
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
-        "nuttcp", "owping", "ping", "ping-df", "procnet", "scamper", "simplestreamer", "sleep",
-        "sleepbg", "snmpget", "stamp", "stampbg", "tracepath", "traceroute",
+        "nuttcp", "owping", "ping", "ping-df", "powstream", "procnet", "scamper",
+        "simplestreamer", "sleep", "sleepbg", "snmpget", "stamp", "stampbg", "tracepath",
+        "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
