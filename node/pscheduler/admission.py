@@ -112,9 +112,14 @@ class TaskPoster:
         participants = language.participants(task.spec).names
         index = NodeIndex(directory.all)
         names = hosts.participant_names(participants, own, itself, index)
-        ours = fitted_to_interval(language.to_parley(task.spec, names), task.schedule.repeat)
-        for name in ours.participants:  # also those that are none in pScheduler's view
-            hosts.name_of(name, own, itself, index)
+        ours = language.to_parley(task.spec, names)
+        # Among participants are hosts that are none in pScheduler's view.
+        fault = hosts.first_fault(ours.participants, own, itself, index)
+        if fault is not None or hosts.any_runs_pscheduler(ours.participants, index):
+            ours = language.test_of_target(task.spec, names) or ours
+            if fault is not None and len(ours.participants) > 1:
+                raise fault
+        ours = fitted_to_interval(ours, task.schedule.repeat)
         contexts = posted.contexts_by_participant(task, names)
         for name, address in ours.addresses.items():
             if name not in contexts and not self._measures_at(name, address, own):
@@ -122,7 +127,7 @@ class TaskPoster:
         try:
             return TaskDocument(
                 test=TestChoice(type=ours.type, spec=ours.spec),
-                tools=self._tools(task, ours),
+                tools=self._tools(task, language, ours),
                 schedule=posted.schedule_of_runs(task, ours),
                 priority=task.priority,
                 contexts=contexts,
@@ -146,7 +151,7 @@ class TaskPoster:
             return node.name == name
         return name == self._node.directory.self.name and hosts.without_port(address).lower() in own
 
-    def _tools(self, task: PostedTask, ours: ParleyTest) -> tuple[str, ...]:
+    def _tools(self, task: PostedTask, language: Language, ours: ParleyTest) -> tuple[str, ...]:
         """Return the tools that a task names and this node knows for its test.
 
         :raises Refusal: 422, it names tools, and none of them.
@@ -157,6 +162,8 @@ class TaskPoster:
         able = {name for name, tool in known.items() if ours.type in tool.tests}
         able &= set(ours.tools) or able
         ours_of = {name: dialect.own for name, dialect in DIALECTS.items()}
+        if len(ours.participants) > 1:
+            ours_of |= language.tools_between_nodes
         wanted = tuple(own for name in task.tools if (own := ours_of.get(name, name)) in able)
         if not wanted:
             named = ", ".join(name[:60] for name in task.tools)

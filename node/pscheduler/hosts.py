@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from node.model.loopback import is_loopback
 from node.model.naming import NodeIndex
+from node.model.nodekinds import NodeKind
 from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.store.nodes import KnownNode
 
@@ -52,6 +53,24 @@ def participant_names(
             raise Refusal(400, "All participants must be on separate systems.")
         names.append(name)
     return tuple(names)
+
+
+def first_fault(
+    names: Sequence[str], own: Collection[str], itself: KnownNode, known: NodeIndex[KnownNode]
+) -> Refusal | None:
+    """Return why the first of these hosts that is no known node is refused; None if all are."""
+    for name in names:
+        try:
+            name_of(name, own, itself, known)
+        except Refusal as refusal:
+            return refusal
+    return None
+
+
+def any_runs_pscheduler(names: Sequence[str], known: NodeIndex[KnownNode]) -> bool:
+    """Return whether one of these hosts is known as one that runs pScheduler."""
+    found = (known.find(without_port(name)) for name in names)
+    return any(node is not None and node.kind is NodeKind.PSCHEDULER for node in found)
 
 
 def name_of(word: str, own: Collection[str], itself: KnownNode, known: NodeIndex[KnownNode]) -> str:

@@ -61,7 +61,7 @@ tokens = ["pscheduler:127.0.0.1"]
 [[rule]]
 name = "outside"
 who = ["outside"]
-tests = ["idle", "idlebg"]
+tests = ["idle", "idlebg", "latency", "latencybg"]
 duration_max = "PT5M"
 """
 
@@ -117,7 +117,7 @@ async def test_limits_of_users_apply(node: Asker) -> None:
     ]
 
 
-@pytest.mark.parametrize("test", ["latency", "latencybg", "clock", "throughput", "simplestream"])
+@pytest.mark.parametrize("test", ["clock", "throughput", "simplestream"])
 async def test_a_dest_that_is_no_node_cannot_be_measured(node: Asker, test: str) -> None:
     """A valid spec whose dest is not known here is refused (422), and says what would help."""
     command = command_of(node)
@@ -126,6 +126,21 @@ async def test_a_dest_that_is_no_node_cannot_be_measured(node: Asker, test: str)
     reply = await command.request("POST", command.url("/tasks"), body=task)
     assert (reply.status, reply.content_type) == (422, "text/plain"), reply
     assert reply.text.startswith("Unable to complete request: No node 192.0.2.99 is known here")
+
+
+@pytest.mark.parametrize(("test", "tool"), [("latency", "owping"), ("latencybg", "powstream")])
+async def test_one_way_delays_to_a_host_that_is_no_node_are_measured_by_owamp(
+    node: Asker, test: str, tool: str
+) -> None:
+    """A dest that is not known here is asked by OWAMP, with the tool's name of pScheduler."""
+    command = command_of(node)
+    for more in ({}, {"tools": [tool]}):
+        spec = {"dest": "192.0.2.99"} | ({"duration": "PT1M"} if test == "latencybg" else {})
+        url = await posted(command, test={"type": test, "spec": spec}, **more)
+        listed = await owned(node, "GET", f"/v1/tasks/{url.rpartition('/')[2]}")
+        assert listed["test"]["spec"]["responder"] == "owamp"
+        assert [each["name"] for each in listed["participants"]] == ["a"]
+        assert listed["tool"] == tool
 
 
 async def test_other_networks_are_refused_in_words(

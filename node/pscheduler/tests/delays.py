@@ -1,18 +1,19 @@
 """pScheduler's latency and latencybg: one-way delays and loss, once or without end. Pure.
 
 Both measure one way, from source to dest. Ours measure both ways at once, so that the way from
-source to dest is told, of the packets whose answers came back.
+source to dest is told, of the packets whose answers came back. Two nodes measure with STAMP; a dest
+that is no node is asked by OWAMP, as perfSONAR's owping and powstream do it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from node.model.times import SECOND
-from node.plugins.oneway import LENGTH_BASE, LENGTH_LEAST_PADDED
+from node.plugins.oneway import LENGTH_BASE, LENGTH_LEAST_PADDED, OWAMP
 from node.plugins.tests.latency import TEST as LATENCY
 from node.plugins.tests.latencybg import TEST as LATENCYBG
 from node.pscheduler import times
@@ -42,7 +43,8 @@ _BUCKET_S = 0.001
 _DECIMALS = 2
 _WIDTH = 22
 _QUANTILES = (25, 75, 95)
-_TOOLS = {"owamp": "owping", "stamp": "stamp", "irtt": "irtt"}
+_TOOLS = {"owamp": "stamp", "stamp": "stamp", "irtt": "irtt"}
+"""Our tool between two nodes by the protocol that is asked for."""
 
 
 def data_ports(value: Any) -> str | None:
@@ -134,9 +136,10 @@ class DelayLanguage(Language):
 
     without_counterpart = {"ip-tos": "no tool here sets the type of service"}
     harmless = {"ip-tos": (0,)}
+    tools_between_nodes = {"owping": "stamp", "powstream": "stampbg"}
     without_difference = {
         "output-raw": "the tools here keep no single packets",
-        "ctrl-port": "the tools here need no control connection",
+        "ctrl-port": "between two nodes no control connection is needed",
         "data-ports": "each node assigns ports from its own range",
         "traverse-nat": "answers return to where packets come from",
     }
@@ -210,6 +213,32 @@ class DelayLanguage(Language):
         ends = self.ends(spec, hosts)
         members = self.our_spec(spec, ends.nodes)
         return our_test(self.ours, members, ends.nodes, ends.addresses, self.our_tools(spec))
+
+    def test_of_target(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our test of a dest that runs OWAMP and is no node.
+
+        :raises Refusal: 422, the packets would have to come from there, or another protocol is
+            wanted.
+        """
+        if spec.get("reverse") or spec.get("flip"):
+            msg = (
+                f"{self.name}: {spec['dest']} is no node here, so its packets are not measured here"
+            )
+            raise impossible(f"{msg}; leave out reverse and flip, or post the task there")
+        if spec.get("protocol", OWAMP) != OWAMP:
+            raise impossible(f"{self.name}: a host that is no node is asked by owamp only")
+        plain = {name: it for name, it in spec.items() if name != "protocol"}
+        test = self.translated_test(plain, hosts)
+        dest, port = types.host_of(str(spec["dest"])), spec.get("ctrl-port")
+        target = {"dest": dest, "responder": OWAMP, **({"port": port} if port else {})}
+        where = {name: at for name, at in test.addresses.items() if name == hosts[0]}
+        return replace(
+            test,
+            spec={**test.spec, **target},
+            participants=test.participants[:1],
+            addresses=where,
+            tools=(),
+        )
 
     def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
         """Return the spec of our test; ``hosts`` are the nodes at both ends."""
@@ -322,11 +351,8 @@ class LatencyBgLanguage(DelayLanguage):
         return {**own, "duration": times.format_duration(length), "each": told}
 
     def our_tools(self, spec: Document) -> tuple[str, ...]:
-        """Return our tool for the protocol of a spec, if it speaks it without end."""
-        tools = super().our_tools(spec)
-        if "owping" in tools:
-            raise impossible(f"{self.name}: no tool here speaks owamp without end; use stamp")
-        return tuple({"stamp": "stampbg"}.get(tool, tool) for tool in tools)
+        """Return our tool for the protocol of a spec."""
+        return tuple({"stamp": "stampbg"}.get(it, it) for it in super().our_tools(spec))
 
     def their_spec(self, spec: Document) -> Document:
         """Return the spec of our latencybg, whose intervals are told as numbers of packets."""

@@ -71,6 +71,8 @@ class Language(ABC):
     without_difference: ClassVar[Mapping[str, str]] = {}
     harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     secrets: ClassVar[frozenset[str]] = frozenset()
+    tools_between_nodes: ClassVar[Mapping[str, str]] = {}
+    """By a tool for hosts that are no nodes, the one that measures the same between two nodes."""
     label_width: ClassVar[int] = 0
     """The width to which dots fill the labels in :meth:`plain_text`; without dots if it is 0."""
 
@@ -136,6 +138,13 @@ class Language(ABC):
         """
         where = [spec.get(self.asks)]
         return our_test(self.ours, self.our_spec(spec, hosts), hosts, where, self.our_tools(spec))
+
+    def test_of_target(self, spec: Document, hosts: Sequence[str]) -> ParleyTest | None:
+        """Return our test for a dest that is no node; None if it has to be one.
+
+        :raises Refusal: 422, its values have no counterpart.
+        """
+        return None
 
     def our_tools(self, spec: Document) -> tuple[str, ...]:
         """Return the tools of ours to which a spec restricts the test; empty is any.

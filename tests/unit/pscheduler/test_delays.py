@@ -62,7 +62,7 @@ def test_latency_is_ours_and_back() -> None:
         "histogram": True,
     }  # fmt: skip
     assert LATENCY.notes(told) == (
-        "ctrl-port makes no difference: the tools here need no control connection",
+        "ctrl-port makes no difference: between two nodes no control connection is needed",
     )
     back = LATENCY.from_parley("latency", ours.spec)
     assert back is not None
@@ -71,11 +71,25 @@ def test_latency_is_ours_and_back() -> None:
 
 def test_protocols_choose_tools() -> None:
     """The protocol names a tool of ours, or nobody speaks it."""
-    assert LATENCY.to_parley({**SPEC, "protocol": "owamp"}, ["a"]).tools == ("owping",)
+    assert LATENCY.to_parley({**SPEC, "protocol": "owamp"}, ["a"]).tools == ("stamp",)
+    assert LATENCYBG.to_parley({**SPEC, "protocol": "owamp"}, ["a"]).tools == ("stampbg",)
     with pytest.raises(Refusal, match="no tool here speaks twamp"):
         LATENCY.to_parley({**SPEC, "protocol": "twamp"}, ["a"])
-    with pytest.raises(Refusal, match="no tool here speaks owamp without end"):
-        LATENCYBG.to_parley({**SPEC, "protocol": "owamp"}, ["a"])
+
+
+def test_a_dest_that_is_no_node_is_asked_by_owamp() -> None:
+    """The source measures alone, at the port that the spec names; not the way from there."""
+    for language in (LATENCY, LATENCYBG):
+        ours = language.test_of_target({**SPEC, "protocol": "owamp", "ctrl-port": 8610}, ["a"])
+        assert ours is not None
+        assert (ours.participants, ours.tools) == (("a",), ())
+        assert ours.spec["dest"] == "b"
+        assert (ours.spec["responder"], ours.spec["port"]) == ("owamp", 8610)
+        for asked in ({"protocol": "stamp"}, {"flip": True, "source": "c"}):
+            with pytest.raises(Refusal, match="no node"):
+                language.test_of_target({**SPEC, **asked}, ["a"])
+    with pytest.raises(Refusal, match="leave out reverse"):
+        LATENCY.test_of_target({**SPEC, "reverse": True}, ["a"])
 
 
 def test_packets_are_told_by_delay() -> None:
