@@ -48,6 +48,7 @@ from node.model.loopback import is_exposed, is_loopback
 from node.peers.announcer import Announcer
 from node.postgres.access import served_database
 from node.pscheduler import archived, listener
+from node.pscheduler.owamp import server as owamp
 from node.results.traces import SpanExporter, missing_package
 from node.runtime.clock import Clock, SystemClock
 from node.runtime.housekeeping import Housekeeper, process_jobs
@@ -388,7 +389,7 @@ async def _running_service(node: NodeService) -> AsyncIterator[None]:
     """Run everything of the node's service meanwhile."""
     async with _running_api(node, node.settings, node.start):
         node.result_delivery.add_form(archived.FORM, archived.ArchivedForm(node))
-        async with listener.listening(node):
+        async with listener.listening(node), owamp.listening(node):
             node.start_delivery()
             yield
 

@@ -377,6 +377,21 @@ class Settings(BaseSettings):
         None,
         description="The campaign of tasks that they create or lead; the default one otherwise.",
     )
+    owamp_listen: str | None = Field(
+        None,
+        description="HOST:PORT where clients of OWAMP (perfSONAR's owping, powstream) are served; "
+        "their port is 861, and `*` all addresses, IPv6 as well. Not at all by default.",
+    )
+    owamp_allow: str = Field(
+        "",
+        description="Networks whose hosts may measure to and from this one by OWAMP, separated by "
+        "blanks: 10.9.0.0/16 192.0.2.7; none by default, not even this host.",
+    )
+    owamp_ports: str = Field(
+        "18760-18959",
+        pattern=r"^\d{4,5}-\d{4,5}$",
+        description="First and last UDP port of their sessions here.",
+    )
     account: str = Field(
         ACCOUNT,
         description="Account of a node that root starts with parley up, which makes it if there "
@@ -424,7 +439,7 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
-    @field_validator("listen", "pscheduler_listen")
+    @field_validator("listen", "pscheduler_listen", "owamp_listen")
     @classmethod
     def _check_host_and_port(cls, value: str | None) -> str | None:
         if value is None:
@@ -444,7 +459,16 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
-    @field_validator("targets", "pscheduler_allow", "pscheduler_read")
+    @field_validator("owamp_ports")
+    @classmethod
+    def _check_ports(cls, value: str) -> str:
+        ports = _parse_ports(value)
+        if not ports or ports.start < 1024 or ports.stop > 65536:  # noqa: PLR2004 - ports of users
+            msg = "must be two ports from 1024 to 65535, such as 18760-18959"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("targets", "pscheduler_allow", "pscheduler_read", "owamp_allow")
     @classmethod
     def _check_networks(cls, value: str) -> str:
         for word in value.split():
@@ -545,10 +569,22 @@ class Settings(BaseSettings):
     @property
     def pscheduler_address(self) -> tuple[str | None, int] | None:
         """Host and port of ``pscheduler_listen``, a host of None is all; None if it is not set."""
-        if self.pscheduler_listen is None:
-            return None
-        host, _, port = self.pscheduler_listen.rpartition(":")
-        return None if host == "*" else host.strip("[]"), int(port)
+        return _parse_listen(self.pscheduler_listen)
+
+    @property
+    def owamp_address(self) -> tuple[str | None, int] | None:
+        """Host and port of ``owamp_listen``, a host of None is all; None if it is not set."""
+        return _parse_listen(self.owamp_listen)
+
+    @property
+    def owamp_clients(self) -> tuple[Network, ...]:
+        """``owamp_allow`` as networks."""
+        return _parse_networks(self.owamp_allow)
+
+    @property
+    def owamp_session_ports(self) -> range:
+        """``owamp_ports`` as numbers."""
+        return _parse_ports(self.owamp_ports)
 
     @property
     def pscheduler_writers(self) -> tuple[Network, ...]:
@@ -607,6 +643,18 @@ class Settings(BaseSettings):
     def measurement_address(self) -> str:
         """The address that measurements to and from this node use."""
         return self.address or self.listen_host
+
+
+def _parse_listen(value: str | None) -> tuple[str | None, int] | None:
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    return None if host == "*" else host.strip("[]"), int(port)
+
+
+def _parse_ports(value: str) -> range:
+    first, _, last = value.partition("-")
+    return range(int(first), int(last) + 1)
 
 
 def _parse_networks(value: str) -> tuple[Network, ...]:

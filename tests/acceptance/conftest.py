@@ -42,6 +42,8 @@ NAMED_ARCHIVES = (
     "syslog",
 )
 
+OWAMP_PORT = 8610
+
 IDLE_S = 5
 """Seconds after which a client closes an idle connection, before its node does it.
 
@@ -73,6 +75,11 @@ def facade_of(listen: str) -> str:
     return f"{listen.removeprefix('http://').rpartition(':')[0]}:8443"
 
 
+def owamp_of(listen: str) -> str:
+    """Return where clients of OWAMP are served, by where the API listens."""
+    return f"{listen.removeprefix('http://').rpartition(':')[0]}:{OWAMP_PORT}"
+
+
 def _command(plan: NodePlan, evil_place: Path) -> list[str]:
     settings = [f"PARLEY_HOLD_LIFE=PT{HOLD_LIFE_S}S", f"PARLEY_LEASE=PT{HOLD_LIFE_S}S"]
     settings += [f"PARLEY_PART_GRACE=PT{PART_GRACE_S}S"]
@@ -80,6 +87,7 @@ def _command(plan: NodePlan, evil_place: Path) -> list[str]:
     settings += [f"PARLEY_PSCHEDULER_LISTEN={facade_of(plan.listen)}"]
     settings += ["PARLEY_PSCHEDULER_ALLOW=127.0.0.0/8"]
     settings += [f"PARLEY_PSCHEDULER_ARCHIVES={' '.join(NAMED_ARCHIVES)}"]
+    settings += [f"PARLEY_OWAMP_LISTEN={owamp_of(plan.listen)}", "PARLEY_OWAMP_ALLOW=127.0.0.0/8"]
     if plan.name == evil.NODE:
         settings += [f"PATH={evil_place}:{os.environ['PATH']}"]
     return ["env", *settings, *node_command(plan)]

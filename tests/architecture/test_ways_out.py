@@ -36,6 +36,7 @@ NAMES = re.compile(
     | (aiohttp|asyncio|asyncpg|os|socket|sys)\.(__dict__|modules)
     | node\.execution\.process\.(start|finish)
     | node\.execution\.(path_mtu\.find|port_probes\.reach|ways_out\.judging_\w+)
+    | node\.plugins\.tools\.programs\.owamp_packets\.PacketSocket
     | node\.plugins\.transport\.posting\.Poster
     """,
     re.VERBOSE,
@@ -173,6 +174,9 @@ WAYS_OUT: dict[str, Way] = {
     "node/peers/monitor.py": Way("peer", "owner", at="_look"),
     "node/peers/registration.py": Way(
         "peer", "owner, publisher", "node/execution/targets.py:introduced_refusal", at="add"
+    ),
+    "node/pscheduler/owamp/server.py": Way(
+        "target", "owner", "node/pscheduler/owamp/terms.py:refusal", at="packet_socket"
     ),
     "node/pscheduler/api/status.py": Way(
         "target", "user", "node/execution/targets.py:probed_address", at="mtu_safe"
@@ -351,6 +355,7 @@ def test_every_way_out_is_in_the_table() -> None:
     "import paramiko",
     "import a_client_that_nobody_has_heard_of",
     "from node.plugins.transport.posting import Poster\nPoster(url)",
+    "from node.plugins.tools.programs.owamp_packets import PacketSocket\nPacketSocket(2)",
     "from node.execution import path_mtu\npath_mtu.find(host)",
     "self._peers.card(url)",
 ])  # fmt: skip
@@ -376,17 +381,19 @@ def test_nothing_else_is_taken_for_one(source: str) -> None:
 
 
 def test_judges_exist_and_are_asked() -> None:
-    """Each judge is there, and something else than itself calls it, or looks at its table."""
+    """Each judge is there, and something else calls it; a table is looked at where it stands."""
     for path, way in WAYS_OUT.items():
         if way.judge is None:
             continue
         file, name = way.judge.split(":")
         named = rf"^\s*(?:async )?(?:def )?{name}\b"
         assert re.search(named, Path(file).read_text(), re.MULTILINE), path
+        is_table = name.isupper()
+        asked = rf"\b{name}\[" if is_table else rf"\b{name}\b"
         users = [
             source
             for source in (*Path("node").rglob("*.py"),)
-            if re.search(rf"\b{name}\b", source.read_text()) and str(source) != file
+            if re.search(asked, source.read_text()) and (is_table or str(source) != file)
         ]
         assert users, f"nothing asks {way.judge}"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import sys
 import time
 from collections import deque
@@ -32,8 +31,8 @@ from node.plugins.distribution import both_ways
 from node.plugins.tools.programs import owamp_messages as messages
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet, target
 from node.plugins.tools.programs.owamp_messages import Accept
+from node.plugins.tools.programs.owamp_packets import PacketSocket
 
-_READ_AT_ONCE = 64  # packets read before checking again whether one is due
 _LATE_NS_MAX = stamp_endpoint.SECOND_NS
 _END_DELAY_NS = 500_000_000
 """Delay of a stop: a server whose clock is ahead drops records of packets it may still await."""
@@ -190,7 +189,6 @@ class Exchange:
         self._timeout_ns: int = arguments["timeout_ns"]
         self._first_ns: int = arguments["first_ns"] + number * self._count * self._interval_ns
         self._tail = os.urandom(arguments["length"] - messages.PACKET_LENGTH)
-        self._clock = stamp_endpoint.KernelClock()
         self._sent_ns = [0] * self._count
         self._arrived: list[tuple[messages.Packet, int, int]] = []
         self._complaint = ""
@@ -213,10 +211,11 @@ class Exchange:
         control = Control(self._arguments, setting_up)
         with control.socket:
             family, device = control.socket.family, self._arguments["device"]
-            with stamp_endpoint.open_socket(family, device) as packets:
-                # The owner opens these ports in a firewall; exchanges that overlap need their own.
-                port = self._arguments["own_port"] + self._number % self._arguments["own_ports"]
-                stamp_endpoint.bind(packets, (control.addresses[0], port), fixed_port=True)
+            # The owner opens these ports in a firewall; exchanges that overlap need their own.
+            port = self._arguments["own_port"] + self._number % self._arguments["own_ports"]
+            packets = PacketSocket(family, device, control.addresses[0], port)
+            with contextlib.closing(packets):
+                self._clock = packets.clock
                 self._agree(control, port)
                 stopped = self._exchange(control, packets)
             control.deadline = target.Deadline(self._arguments["closing_ns"])
@@ -250,7 +249,7 @@ class Exchange:
         self._from = (server, accepted.port)
         control.start()
 
-    def _exchange(self, control: Control, packets: socket.socket) -> dict[bytes, messages.Stopped]:
+    def _exchange(self, control: Control, packets: PacketSocket) -> dict[bytes, messages.Stopped]:
         """Send all packets, read those that come, and return what the server has sent."""
         stamp_endpoint.wait_until(self._first_ns)
         # Paced on monotonic time from here on, each packet by its own due time: no drift, no step.
@@ -267,40 +266,27 @@ class Exchange:
         # A server whose clock is behind is still sending.
         while not select.select([control.socket], [], [], 0)[0]:
             left_s = control.deadline.left(f"{control.place} did not end its session")
-            select.select([packets, control.socket], [], [], left_s)
+            waiting: list[Any] = [packets, control.socket]
+            select.select(waiting, [], [], left_s)
             self._read(packets)
         return control.read_stop()
 
-    def _listen_until(self, packets: socket.socket, due_ns: int) -> None:
+    def _listen_until(self, packets: PacketSocket, due_ns: int) -> None:
         while (left_ns := due_ns - time.monotonic_ns()) > 0:
             ready, _, _ = select.select([packets], [], [], left_ns / stamp_endpoint.SECOND_NS)
             if ready:
                 self._read(packets)
 
-    def _send(self, packets: socket.socket, number: int) -> None:
-        now_ns = time.time_ns()
-        timestamp = stamp_packet.ntp_from_ns(now_ns)
-        packet = messages.Packet(number, timestamp, self._clock.error_estimate())
+    def _send(self, packets: PacketSocket, number: int) -> None:
         try:
-            packets.sendto(messages.pack_packet(packet) + self._tail, self._to)
+            self._sent_ns[number] = packets.send(number, self._to, self._tail)
         except OSError as fault:
             self._complaint = target.system_error_text(fault)
-        else:
-            self._sent_ns[number] = now_ns
 
-    def _read(self, packets: socket.socket) -> None:
-        for _ in range(_READ_AT_ONCE):
-            try:
-                received = stamp_endpoint.receive(packets)
-            except OSError:  # an ICMP error in answer to an earlier packet
-                continue
-            if received is None:
-                return
-            octets, arrived_ns, ttl, sender = received
-            if sender[:2] != self._from or len(self._arrived) >= _RECORDS_MAX:
-                continue
-            with contextlib.suppress(messages.Malformed):
-                self._arrived.append((messages.unpack_packet(octets), arrived_ns, ttl))
+    def _read(self, packets: PacketSocket) -> None:
+        for packet, arrived_ns, ttl, sender in packets.read():
+            if sender[:2] == self._from and len(self._arrived) < _RECORDS_MAX:
+                self._arrived.append((packet, arrived_ns, ttl))
 
     def _own_end(self) -> messages.Stopped:
         """Return what was sent: all numbers but ranges of those that could not be."""

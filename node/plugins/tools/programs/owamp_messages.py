@@ -402,9 +402,14 @@ def unpack_skips(octets: bytes, count: int) -> tuple[tuple[int, int], ...]:
     return _unpack_skips(octets, count)
 
 
+def pack_record(record: Record) -> bytes:
+    """Return the 25 octets of a record."""
+    return _RECORD.pack(*record)
+
+
 def pack_records(records: Sequence[Record]) -> bytes:
     """Return records as they are fetched."""
-    return _padded(b"".join(_RECORD.pack(*each) for each in records)) + bytes(BLOCK)
+    return _padded(b"".join(map(pack_record, records))) + bytes(BLOCK)
 
 
 def unpack_records(octets: bytes, count: int) -> list[Record]:
