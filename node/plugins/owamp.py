@@ -29,8 +29,9 @@ from node.plugins.tests.latencybg import LatencyBgSpec, SourceInterval
 PROGRAM = "OWAMP"
 OPENING = 4 * SECOND
 """Time for connecting and agreeing: seven round trips of at most 400 ms each, and the name."""
-CLOSING = 4 * SECOND
-"""Time for ending both sessions and fetching the records, once no packet is awaited any more."""
+_FETCHING = 4 * SECOND
+CLOSING = SECOND + _FETCHING
+"""Time for ending both sessions, a second late, and for fetching the records."""
 _TTL_SENT = 255
 _CODES = {
     2: "internal error",
@@ -115,7 +116,7 @@ def command(part: PartContext, first: int, packets: int, intervals: int) -> Comm
         "length": spec.length,
         "first_ns": first * MICROSECOND_NS,
         "opening_ns": OPENING * MICROSECOND_NS,
-        "closing_ns": CLOSING * MICROSECOND_NS,
+        "closing_ns": _FETCHING * MICROSECOND_NS,
     }
     return own_program("owamp_client.py", arguments)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from node.plugins.tools.programs import owamp_messages as messages
@@ -19,6 +19,8 @@ from node.pscheduler.owamp.schedule import offsets_ns
 from node.runtime.clock import Clock, LatchedEvent
 
 _LATE_NS_MAX = stamp_endpoint.SECOND_NS
+_END_DELAY_NS = stamp_endpoint.SECOND_NS
+"""Delay of a stop: a receiver whose clock is behind drops what it may still await by its clock."""
 _UNKNOWN_TTL = 255
 _AT_ONCE = 1_000
 """Packets whose times are computed before others get their turn, in some 2 ms."""
@@ -79,7 +81,7 @@ class Sender(Session):
                 self.packets.send(number, to, self._tail)
             except OSError:
                 self._skip(number)
-        await self.wait_until(now_ns() + self.request.timeout_ns)
+        await self.wait_until(now_ns() + self.request.timeout_ns + _END_DELAY_NS)
 
     def _skip(self, number: int) -> None:
         if self._skips and self._skips[-1][1] == number - 1:
@@ -102,7 +104,6 @@ class Receiver(Session):
         super().__init__(request, peer, packets, clock)
         self._received = bytearray()
         self._count = 0
-        self._numbers = bytearray(request.packets)
         self.stopped: Stopped | None = None
         self._finished = False
 
@@ -138,7 +139,6 @@ class Receiver(Session):
             arrived = stamp_packet.ntp_from_ns(arrived_ns)
             error = self.packets.error
             record = Record(packet.number, packet.error, error, packet.timestamp, arrived, ttl)
-            self._numbers[packet.number] = 1
             self._received += messages.pack_record(record)
             self._count += 1
 
@@ -149,24 +149,38 @@ class Receiver(Session):
     async def records(self, first: int, last: int) -> list[Record]:
         """Return the records of packets by their numbers, with those of packets that were lost.
 
-        A packet is lost once it is not awaited any more; when it was to be sent is computed. What
-        its sender has left out, or never sent, has no record.
+        A packet is lost once it is not awaited any more, by when it was to be sent. Readers rely on
+        the order: a lost packet stands where its time was up, between those that arrived. What its
+        sender has left out, or never sent, has no record.
         """
-        arrived = messages.unpack_records(bytes(self._received), self._count)
-        found = [each for each in arrived if first <= each.number <= last]
-        unsent = self._unsent()
-        lost_before_ns = now_ns() - self.request.timeout_ns
+        arrived: dict[int, list[Record]] = {}
+        for record in messages.unpack_records(bytes(self._received), self._count):
+            arrived.setdefault(record.number, []).append(record)
+        unsent, over_ns = self._unsent(), None if self._finished else now_ns()
+        found: list[tuple[int, Record]] = []
         for number, due_ns in enumerate(self.due_ns()):
             if not number % _AT_ONCE:
                 await self._clock.sleep(0)
-            if number > last or (due_ns > lost_before_ns and not self._finished):
+            if number > last:
                 break
-            if number < first or self._numbers[number] or number in unsent:
-                continue
-            sent = stamp_packet.ntp_from_ns(due_ns)
-            error = self.packets.error
-            found.append(Record(number, error, error, sent, 0, _UNKNOWN_TTL))
-        return found
+            if number >= first:
+                lost_ns = due_ns + self.request.timeout_ns
+                is_lost = number not in unsent and (over_ns is None or lost_ns < over_ns)
+                found += self._records_of(number, due_ns, arrived.get(number, ()), is_lost=is_lost)
+        found.sort(key=lambda each: each[0])
+        return [record for _, record in found]
+
+    def _records_of(
+        self, number: int, due_ns: int, arrived: Sequence[Record], *, is_lost: bool
+    ) -> Iterator[tuple[int, Record]]:
+        """Yield the records of one packet, each with its place in time."""
+        lost_ns = due_ns + self.request.timeout_ns
+        instants = [stamp_packet.ns_from_ntp(each.received, due_ns) for each in arrived]
+        in_time = [pair for pair in zip(instants, arrived, strict=True) if pair[0] <= lost_ns]
+        yield from in_time
+        if is_lost and not in_time:
+            sent, error = stamp_packet.ntp_from_ns(due_ns), self.packets.error
+            yield lost_ns, Record(number, error, error, sent, 0, _UNKNOWN_TTL)
 
     def _unsent(self) -> set[int]:
         if self.stopped is None:

@@ -99,7 +99,7 @@ def test_what_is_asked() -> None:
 def test_a_stream_has_a_port_for_each_exchange_that_overlaps() -> None:
     """Intervals of a minute alternate between two ports, short ones have more."""
     minute, second = spec("latencybg", responder="owamp"), part("latencybg").spec
-    assert (POWSTREAM.needs_port(minute, 0), POWSTREAM.needs_port(second, 0)) == (2, 10)
+    assert (POWSTREAM.needs_port(minute, 0), POWSTREAM.needs_port(second, 0)) == (2, 11)
     command = POWSTREAM.command(part("latencybg", duration="PT10S"))
     assert command.streams
     assert json.loads(command.argv[-1])["intervals"] == 10

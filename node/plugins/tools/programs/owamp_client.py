@@ -34,8 +34,8 @@ from node.plugins.tools.programs.owamp_messages import Accept
 from node.plugins.tools.programs.owamp_packets import PacketSocket
 
 _LATE_NS_MAX = stamp_endpoint.SECOND_NS
-_END_DELAY_NS = 500_000_000
-"""Delay of a stop: a server whose clock is ahead drops records of packets it may still await."""
+_END_DELAY_NS = stamp_endpoint.SECOND_NS
+"""Delay of a stop: a server whose clock is behind drops what it may still await by its clock."""
 _RECORDS_MAX = 100_000
 """Records that are read of one session: duplicates included, no session here has a third of it."""
 _SLOTS_MAX = 16
