@@ -30,7 +30,7 @@ the measuring program; true rates are those of the link minus the headers of ful
 - `interface`: pings of known length are sent over the WAN; the replies are those it let through.
 - `latencybg` is measured over 6 s in intervals of 2 s; one figure is that of the interval with the
   largest difference.
-- `idle` measures nothing, and `owping` is not packaged in Debian: neither is in the table.
+- `idle` measures nothing, and servers of OWAMP are no nodes: neither is in the table.
 
 Known causes of differences:
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from node.model.errors import HostError, reason_of
+from node.model.errors import DatabaseUnavailable, HostError, reason_of
 from node.model.host_limits.quotas import RunAmounts
 from node.plugins.tools.programs import owamp_messages as messages
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet
@@ -40,6 +40,8 @@ SETTING_UP_S = 10.0
 """Maximum seconds until a client has chosen a mode, and for the rest of a message that began."""
 SILENCE_S = 1_800.0
 """Maximum seconds between two requests, as RFC 4656 proposes."""
+READING_S = 60.0
+"""Maximum seconds until a client has read what it asked for, which is 2 MB at most."""
 STOP_S = 30.0
 """Maximum seconds for a client's stop, once this host has ended its own sessions."""
 KEPT_S = 120.0
@@ -141,9 +143,12 @@ class OwampServer:
         moved = request.packets * terms.length_bytes(request)
         start = start_ns // _NS_PER_US
         mbps = -(-moved * 8 * _US_PER_S // max(1, lasts) // _MEGABIT)
-        limited = await self._node.limits.count_named_targets(
-            [peer], (start, start + max(1, lasts)), RunAmounts(lasts, moved), mbps
-        )
+        try:
+            limited = await self._node.limits.count_named_targets(
+                [peer], (start, start + max(1, lasts)), RunAmounts(lasts, moved), mbps
+            )
+        except DatabaseUnavailable as fault:
+            return terms.Refusal(Accept.NO_RESOURCES_NOW, fault.detail)
         return None if limited is None else terms.Refusal(Accept.NO_RESOURCES_NOW, limited)
 
     def packet_socket(self, family: int, own: str) -> PacketSocket:
@@ -197,17 +202,17 @@ class _Connection:
         greeting = messages.Greeting(mode)
         self._writer.write(greeting.pack(os.urandom(16), os.urandom(16), 1 << 10))
         if not mode:
-            await self._writer.drain()
+            await self._flush()
             return
         chosen = messages.unpack_set_up(await self._read(messages.SET_UP_LENGTH, SETTING_UP_S))
         accept = Accept.OK if chosen == messages.OPEN_MODE else Accept.NOT_SUPPORTED
         self._writer.write(messages.pack_server_start(accept, self._server.started))
         if accept is not Accept.OK:
-            await self._writer.drain()
+            await self._flush()
             return
         try:
             while True:
-                await self._writer.drain()
+                await self._flush()
                 await self._answer(await self._read(messages.BLOCK, SILENCE_S))
         finally:
             self._release()
@@ -223,6 +228,10 @@ class _Connection:
     async def _read(self, length: int, patience_s: float) -> bytes:
         async with asyncio.timeout(patience_s):
             return await self._reader.readexactly(length)
+
+    async def _flush(self) -> None:
+        async with asyncio.timeout(READING_S):
+            await self._writer.drain()
 
     async def _rest(self, first: bytes, length: int) -> bytes:
         return first + await self._read(length - len(first), SETTING_UP_S)
@@ -275,7 +284,7 @@ class _Connection:
     async def _run(self) -> None:
         """Run all sessions; they end when each is over, or the client says so."""
         self._writer.write(messages.pack_start_ack(Accept.OK))
-        await self._writer.drain()
+        await self._flush()
         sessions, self._sessions = self._sessions, []
         receivers = [each for each in sessions if isinstance(each, Receiver)]
         working = [asyncio.create_task(each.run()) for each in sessions]
@@ -289,7 +298,7 @@ class _Connection:
             await all_over
             sent = [each.stopped for each in sessions if isinstance(each, Sender)]
             self._writer.write(messages.pack_stop(Accept.OK, sent))
-            await self._writer.drain()
+            await self._flush()
             async with asyncio.timeout(STOP_S):
                 stopped = await stopping
         finally:
@@ -331,7 +340,7 @@ class _Connection:
         skips = receiver.stopped.skips if receiver.stopped and ack.skips else ()
         self._writer.write(ack.pack() + receiver.request.pack() + messages.pack_skips(skips))
         self._writer.write(messages.pack_records(records))
-        await self._writer.drain()
+        await self._flush()
 
 
 def _address(name: tuple[str, int]) -> str:
