@@ -142,7 +142,8 @@ class ConsideredTask:
     ``agenda`` has its slots. ``collected`` is what participants said, until the plan is made.
     ``refused`` is set if no time was asked for: the outcome, and why. ``rooms`` is what bounds the
     number of tasks at its participants, by name, unless these refuse it. ``level`` is that of its
-    campaign. ``gave_way`` are runs of other tasks of a list that would give way to its own.
+    campaign. ``gave_way`` are the runs that would give way to its own, if they were asked for
+    as it was planned: those of other tasks of a list, and booked ones.
     ``edited`` is what it leaves of the task of which it is an edit.
     """
 
@@ -154,7 +155,7 @@ class ConsideredTask:
     refused: tuple[Outcome, Reason] | None = None
     rooms: Mapping[str, Sequence[TaskRoom]] | None = None
     level: int = 0
-    gave_way: Sequence[Displaced] = ()
+    gave_way: Sequence[Displaced] | None = None
     edited: EditedTask | None = None
 
     def left_out(self, beside: ConcurrentPlanning) -> UUID | None:
@@ -495,6 +496,12 @@ class TaskPreviewer:
             displaceable=partial(dependencies.displaceable, terms),
         )
 
+    async def displaced(self, found: ConsideredTask, left_out: UUID | None) -> Sequence[Displaced]:
+        """Return the booked runs that would give way to the runs that were just chosen."""
+        if not any(choice.displacing for choice in found.plan.choices):
+            return ()
+        return _displaced_runs(found, await self.impacts([found], left_out))[0]
+
     async def impacts(
         self, together: Sequence[ConsideredTask], left_out: UUID | None = None
     ) -> dict[str, Impact]:
@@ -771,6 +778,8 @@ def _displaced_runs(
     A node names the runs of lower priority. If the campaign lets the task displace more than
     these, its priority is raised above all that may give way, and only those do.
     """
+    if considered.gave_way is not None:
+        return list(considered.gave_way), len(considered.gave_way)
     choices = considered.placed.choices
     lost = [
         run
@@ -782,7 +791,7 @@ def _displaced_runs(
     if may is not None:
         lost = [run for run in lost if run.run in may]
         count = len(lost)
-    return [*lost, *considered.gave_way], count + len(considered.gave_way)
+    return lost, count
 
 
 def participant_answer(considered: ConsideredTask, participant: Listed) -> ParticipantAnswer:

@@ -18,6 +18,7 @@ from lead.planning.tentative_bookings import (
     TentativeDisplacement,
     TentativeTask,
 )
+from node.model.classes import SchedulingClass
 from node.model.host_limits.rules import User
 from node.model.wire.plans import Displaced, Plan, PlanRequest
 from node.model.wire.tasks import TaskDocument
@@ -54,6 +55,8 @@ class TaskList:
         self._requests = requests
         self._tentative = TentativeBookings()
         self._tasks: dict[int, ConsideredTask] = {}
+        self._lost: set[tuple[str, int, int, SchedulingClass]] = set()
+        """Node, span and class of the booked runs that gave way."""
         self._places = asyncio.Semaphore(_ASKED_AT_ONCE)
 
     async def ask(self) -> dict[int, Plan | BaseException]:
@@ -96,7 +99,9 @@ class TaskList:
             found = await self._previewer.place_again(each, each.open_slots, beside)
         else:
             found = await self._previewer.place(each, beside)
-        return self._take(index, found)
+        found = replace(found, gave_way=None)
+        booked = await self._previewer.displaced(found, beside.left_out)
+        return self._take(index, found, [it for it in booked if _place_of(it) not in self._lost])
 
     def _first_run(self, index: int) -> tuple[int, int]:
         return self._tasks[index].open_slots[0].nominal, index
@@ -137,8 +142,12 @@ class TaskList:
         ]
         return ConcurrentPlanning(self._tentative, before, user=user, left_out=request.instead_of)
 
-    def _take(self, index: int, found: ConsideredTask) -> set[int]:
-        """Take the time of what was planned of a task; return which others lost runs by it."""
+    def _take(self, index: int, found: ConsideredTask, booked: Sequence[Displaced]) -> set[int]:
+        """Take the time of what was planned of a task; return which others lost runs by it.
+
+        ``booked`` are the booked runs that give way to it, and to none that was planned before.
+        """
+        self._lost.update(map(_place_of, booked))
         known, plan = self._tasks[index], found.plan
         if known.plan.slots:
             choices = [*known.plan.choices, *plan.choices]
@@ -151,7 +160,7 @@ class TaskList:
             )
         task = self._key(index, found)
         lost = self._tentative.take(task, found.plan.proposals, found.plan.choices)
-        gave_way = [*known.gave_way, *map(self._displaced, lost)]
+        gave_way = [*(known.gave_way or ()), *booked, *map(self._displaced, lost)]
         self._tasks[index] = replace(known, plan=plan, gave_way=gave_way)
         losing = {it.key for it in lost}
         for key in losing:
@@ -183,3 +192,7 @@ class TaskList:
             ends_at=lost.span[1],
             by=lost.by,
         )
+
+
+def _place_of(run: Displaced) -> tuple[str, int, int, SchedulingClass]:
+    return run.name, run.starts_at, run.ends_at, run.scheduling_class

@@ -522,6 +522,16 @@ async def test_tasks_of_a_list_that_begin_together_are_planned_in_its_order(trio
     assert await trio.compare_together(documents) == ["found"] * 6
 
 
+async def test_a_booked_run_gives_way_to_one_task_of_a_list(trio: Trio) -> None:
+    """What gave way to a task of a list that itself gives way is told once, with that task."""
+    low = {**idle("a", "b", duration="PT8M", **at(HOUR + 4 * times.MINUTE)), "priority": -2}
+    await trio.posted(low)
+    start = at(HOUR + 5 * times.MINUTE, slip="PT0S")
+    high = {**idle("a", "b", duration="PT1M", **start), "priority": 1}
+    middle = idle("a", "b", duration="PT8M", **at(HOUR, slip="PT0S"))
+    assert await trio.compare_together([high, middle]) == ["found", "no-time"]
+
+
 async def test_levels_decide_among_tasks_that_are_planned_at_once(trio: Trio) -> None:
     """A lead with one worker plans by first runs; what comes later waits, whatever its level."""
     await trio.a.ask("POST", "/v1/campaigns", {"name": "high", "level": 9})
