@@ -87,10 +87,10 @@ class TaskList:
                     displacing = True
                     due |= {it for it in planned if self._waits_for(it, freed)}
                 planned.add(index)
-        # What found no time is asked for again and again: in the end it waits for what stays.
-        for index in sorted(planned) if displacing else ():
-            if self._tasks[index].open_slots:
-                await self._plan(index, again=True)
+            if displacing and not due:
+                # What found no time is asked for again and again, until nothing gives way to it.
+                displacing = False
+                due = {index for index in planned if self._tasks[index].open_slots}
 
     async def _plan(self, index: int, *, again: bool) -> set[int]:
         """Plan a task, or its open slots again; return which others lost runs by it."""
