@@ -93,7 +93,7 @@ class CampaignLimits:
         if not line:
             return None
         beside = imagined or Imagined()
-        runs = await self._read_counted_runs(connection, line, views, until, now, beside.left_out)
+        runs = await self._read_counted_runs(connection, line, views, until, now, beside)
         level = await _limit_level(connection, terms, line, until)
         delivered = await self._read_deliveries(connection, line, now)
         moved = await _moved(connection, line, views, until, now)
@@ -158,7 +158,7 @@ class CampaignLimits:
         views: Mapping[str, CampaignView],
         until: int,
         now: int,
-        left_out: UUID | None = None,
+        beside: Imagined | None = None,
     ) -> list[CountedRun]:
         """Return the booked runs of campaigns and their descendants, up to ``until``.
 
@@ -167,7 +167,8 @@ class CampaignLimits:
         names = descendants_of({each.name for each in line}, views)
         last = times.LATEST if any(map(limits_time, line)) else until
         booked = await ledger.booked_times(connection, names, now, last)
-        booked = [run for run in booked if run.task_id != left_out]
+        if beside is not None:
+            booked = [run for run in booked if beside.counts(run.task_id, run.starts_at)]
         needs: Mapping[UUID, Mapping[str, int | None]] = {}
         if any(each.quotas for each in line):
             tests = await episodes.tests_of(connection, {run.task_id for run in booked})

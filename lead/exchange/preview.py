@@ -6,7 +6,7 @@ Drafts, proposals, agenda, and choice are those of real planning; only the hold 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -215,14 +215,16 @@ class ConcurrentPlanning:
     """The tasks that would be planned at the same time.
 
     ``tentative`` is the time that those take that are planned before, if any, and ``before`` are
-    their runs. ``yielding`` are the runs that this task may displace; None is any run of lower
-    priority. For a task of seats, ``closed`` is the reserved time of its pool, ``pool_task`` whose
-    seats they are, and ``found`` are the starts that were found for its runs. ``user`` is who would
-    create them. ``left_out`` is the task that this one would replace.
+    their runs. Booked runs that are ``gone``, by task and start, have given way to these.
+    ``yielding`` are the runs that this task may displace; None is any run of lower priority. For a
+    task of seats, ``closed`` is the reserved time of its pool, ``pool_task`` whose seats they are,
+    and ``found`` are the starts that were found for its runs. ``user`` is who would create them.
+    ``left_out`` is the task that this one would replace.
     """
 
     tentative: TentativeBookings | None = None
     before: PlannedRuns = ()
+    gone: Collection[tuple[UUID, int]] = ()
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
     pool_task: UUID | None = None
@@ -455,7 +457,7 @@ class TaskPreviewer:
             return await dependencies.left_to_user(standing, duration, left_out)
 
         async def room() -> CampaignRoom | None:
-            imagined = Imagined(left_out, beside.before)
+            imagined = Imagined(left_out, beside.before, beside.gone)
             until = max(slot.end for slot in slots)
             return await dependencies.room_of(terms, until, now, imagined)
 

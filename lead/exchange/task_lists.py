@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from lead.exchange.preview import OF_REQUEST, ConcurrentPlanning, ConsideredTask, TaskPreviewer
 from lead.exchange.task_counts import TaskCounts
@@ -57,6 +58,8 @@ class TaskList:
         self._tasks: dict[int, ConsideredTask] = {}
         self._lost: set[tuple[str, int, int, SchedulingClass]] = set()
         """Node, span and class of the booked runs that gave way."""
+        self._gone: set[tuple[UUID, int]] = set()
+        """Task and start of those of them that are led here."""
         self._places = asyncio.Semaphore(_ASKED_AT_ONCE)
 
     async def ask(self) -> dict[int, Plan | BaseException]:
@@ -140,7 +143,9 @@ class TaskList:
             for each in self._tasks.values()
             if each.plan.choices
         ]
-        return ConcurrentPlanning(self._tentative, before, user=user, left_out=request.instead_of)
+        return ConcurrentPlanning(
+            self._tentative, before, self._gone, user=user, left_out=request.instead_of
+        )
 
     def _take(self, index: int, found: ConsideredTask, booked: Sequence[Displaced]) -> set[int]:
         """Take the time of what was planned of a task; return which others lost runs by it.
@@ -148,6 +153,7 @@ class TaskList:
         ``booked`` are the booked runs that give way to it, and to none that was planned before.
         """
         self._lost.update(map(_place_of, booked))
+        self._gone.update((it.task, it.starts_at) for it in booked if it.task is not None)
         known, plan = self._tasks[index], found.plan
         if known.plan.slots:
             choices = [*known.plan.choices, *plan.choices]

@@ -6,7 +6,7 @@ has all that it may have at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -164,11 +164,17 @@ class Imagined:
     """The difference of a preview to what is booked.
 
     The booked runs of the task ``left_out`` do not count, except toward quotas of bytes. Runs with
-    these starts, of tasks that would be planned ``before``, count as if they were booked.
+    these starts, of tasks that would be planned ``before``, count as if they were booked. Booked
+    runs that are ``gone``, by task and start, have given way to these.
     """
 
     left_out: UUID | None = None
     before: Sequence[tuple[TaskTerms, Sequence[int]]] = ()
+    gone: Collection[tuple[UUID, int]] = ()
+
+    def counts(self, task: UUID, starts_at: int) -> bool:
+        """Return whether a booked run counts."""
+        return task != self.left_out and (task, starts_at) not in self.gone
 
 
 def room_for(

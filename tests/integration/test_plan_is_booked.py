@@ -532,6 +532,19 @@ async def test_a_booked_run_gives_way_to_one_task_of_a_list(trio: Trio) -> None:
     assert await trio.compare_together([high, middle]) == ["found", "no-time"]
 
 
+async def test_a_limit_of_a_campaign_is_free_of_what_gives_way_to_a_list(trio: Trio) -> None:
+    """A run that gives way to a task of a list leaves its campaign to a later one of the list."""
+    single = {"name": "single", "limits": {"runs": {"hard": 1}}}
+    await trio.a.ask("POST", "/v1/campaigns", single)
+    start = at(HOUR, slip="PT0S")
+    low = {**idle("a", "b", duration="PT8M", **start), "priority": -2, "campaign": "single"}
+    await trio.posted(low)
+    high = idle("a", "b", duration="PT8M", **start)
+    start = at(HOUR + times.MINUTE, slip="PT0S")
+    other = {**idle("c", duration="PT1M", **start), "campaign": "single"}
+    assert await trio.compare_together([high, other]) == ["found", "found"]
+
+
 async def test_levels_decide_among_tasks_that_are_planned_at_once(trio: Trio) -> None:
     """A lead with one worker plans by first runs; what comes later waits, whatever its level."""
     await trio.a.ask("POST", "/v1/campaigns", {"name": "high", "level": 9})
