@@ -523,7 +523,7 @@ async def test_tasks_of_a_list_that_begin_together_are_planned_in_its_order(trio
 
 
 async def test_a_booked_run_gives_way_to_one_task_of_a_list(trio: Trio) -> None:
-    """What gave way to a task of a list that itself gives way is told once, with that task."""
+    """A run is told once, with the task of the list that displaced it, though that gives way."""
     low = {**idle("a", "b", duration="PT8M", **at(HOUR + 4 * times.MINUTE)), "priority": -2}
     await trio.posted(low)
     start = at(HOUR + 5 * times.MINUTE, slip="PT0S")
