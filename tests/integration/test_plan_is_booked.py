@@ -241,7 +241,7 @@ async def test_no_more_runs_are_promised_than_a_quota_leaves(trio: Trio) -> None
     plan = await trio.compare(document)
     assert (plan["outcome"], plan["asked"], plan["placed"]) == ("partly", 36, 12)
     reason = plan["unplaced"][0]["reason"]
-    assert reason.startswith("b: no PT1M free: limit 'few': 4 runs of 4 runs per hour used, ")
+    assert reason.startswith("b: no 1 min free: limit 'few': 4 runs of 4 runs per hour used, ")
     assert plan["sentence"].startswith("12 of 36 runs would be booked")
     by_name = {each["name"]: each for each in plan["participants"]}
     assert (by_name["a"]["windows_free"], by_name["b"]["windows_free"]) == (36, 12)
