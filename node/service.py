@@ -123,7 +123,7 @@ from node.sharing.lead_shares import LeadSharing
 from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.secrets import SecretStore
 from node.sharing.usage import UsageReader
-from node.store import meshes, nodes
+from node.store import meshes, nodes, resources
 from node.store import sealing as sealing_store
 from node.store.bookings import HeldTask
 from node.store.core import Core
@@ -541,6 +541,8 @@ class NodeService:
         return self.own_card.current
 
     def _needs_port(self, task: HeldTask, tool: str) -> int:
+        if task.participant is None:
+            return 0
         return self.capabilities.needs_port(task.test, tool, task.spec, task.participant)
 
     def _duration_with(self, task: HeldTask, tool: str) -> int:
@@ -804,6 +806,9 @@ class NodeService:
         if self.clock_steps.watcher.doubtful:
             return
         now, noticed_at = self.clock.now(), self.restores.noticed_at
+        if self.limits.limits.resources:
+            async with self.database.connection() as connection:
+                await resources.end_kept(connection, now)
         # What a restored database forgot, others are asked for, and send again.
         asking = noticed_at is not None and now < noticed_at + PARTS_SENT_AGAIN_WITHIN
         await self.collector.give_up(now - self.settings.part_grace, noticed_at if asking else None)

@@ -188,7 +188,8 @@ DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempo
 DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
 DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_rate;
 DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination; DELETE FROM webhook;
-DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process; DELETE FROM secret;
+DELETE FROM resource; DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process;
+DELETE FROM secret;
 DELETE FROM pscheduler_booking; DELETE FROM pscheduler_membership;
 DELETE FROM lead_absence; DELETE FROM revocation; DELETE FROM mesh_refusal; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);

@@ -171,7 +171,7 @@ class AttemptRecorder:
             if exchange.id not in decided:
                 exchange.fail(decided_too_late(), PlanningOutcome.TOO_LATE)
                 exchange.commit = None
-            elif claimed.participant is None:
+            elif not claimed.is_held_here:
                 await planning.keep_led_runs(
                     connection, exchange.id, claimed, exchange.commit.data, exchange.runs, now
                 )
@@ -197,7 +197,7 @@ class AttemptRecorder:
         limited = [
             it
             for it in attempts
-            if it.claimed.participant is None
+            if not it.claimed.is_held_here
             and it.exchange.commit
             and self._users.bind(it.claimed.limit)
         ]
@@ -262,11 +262,12 @@ class AttemptRecorder:
 
 async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to: set[str]) -> None:
     """Have a task introduced again to participants that lost it, for example with a database."""
-    listed = [
+    parties = [
         p.model_copy(update={"accepted": None}) if p.node in unknown_to else p
-        for p in claimed.terms.participants
+        for p in claimed.terms.parties
     ]
-    await planning.set_participants(connection, claimed, listed)
+    forgotten = replace(claimed, terms=claimed.terms.with_parties(parties))
+    await planning.set_participants(connection, forgotten)
 
 
 def _next_agenda(

@@ -15,7 +15,7 @@ from lead.exchange.decision import AttemptRecorder, PlanningAttempt
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange, Negotiator
 from lead.exchange.reachability import ReachabilityGuard, ReachabilityTracker
-from lead.model.participants import ParticipantClient
+from lead.model.participants import ParticipantClient, TakingParticipant
 from lead.model.reasons import campaign_suspended, planning_broke_off, time_gone
 from lead.model.records import AgendaUpdate, Claim, PlanningDecision, WaitingSlot
 from lead.planning.agenda import (
@@ -118,7 +118,7 @@ class Planner:
             return
         try:
             with (
-                self._reachability.admit(_other_participants(claimed)) as guard,
+                self._reachability.admit(claimed.others) as guard,
                 tracing.span("plan", trace=tracing.new_trace(), task=str(claimed.task)),
             ):
                 if guard.full is None:
@@ -133,7 +133,7 @@ class Planner:
         participants, missing = self._participants(claimed)
         if guard.unreachable is not None:
             missing = guard.unreachable.why()
-        others = _other_participants(claimed)
+        others = claimed.others
         watched = [guard.recorded(p) if p.identity in others else p for p in participants]
         if missing is None:
             introduced, missing = await self._introduce(claimed, watched)
@@ -170,7 +170,7 @@ class Planner:
         recurrence = claimed.terms.recurrence
 
         async def ask(*, within_all: bool) -> PlanningAttempt:
-            ahead = self._reachability.horizon(_other_participants(claimed), self._limits.horizon)
+            ahead = self._reachability.horizon(claimed.others, self._limits.horizon)
             limits, now = replace(self._limits, horizon=ahead), self._clock.now()
             if any(participant.binding for participant in participants):
                 limits = replace(limits, batch=min(limits.batch, BINDING_RUNS_MAX))
@@ -249,13 +249,17 @@ class Planner:
         return await self._delivery.write(connection, decided, now)
 
     def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], Reason | None]:
-        """Return the participants in order, or why one of them cannot be asked."""
-        clients = []
-        for listed in claimed.terms.participants:
+        """Return the parties in order, or why one of them cannot be asked."""
+        clients: list[ParticipantClient] = []
+        for place, listed in enumerate(claimed.terms.parties):
             try:
-                clients.append(self._participant_of(listed.node))
+                client = self._participant_of(listed.node)
             except NotFound as error:
                 return [], reason_at(listed.name, error)
+            if takes := claimed.terms.taken_at(listed.node):
+                alone = place >= len(claimed.terms.participants)
+                client = TakingParticipant(client, takes, keeps_only=alone)
+            clients.append(client)
         return clients, None
 
     async def _standings_of(
@@ -297,26 +301,24 @@ class Planner:
             # The answer was stored, but this process or another one ended before the task did.
             await self._refuse(claimed, refusals)
             return None, None
-        open_places = [
-            place for place, p in enumerate(claimed.terms.participants) if p.accepted is None
-        ]
+        open_places = [place for place, p in enumerate(claimed.terms.parties) if p.accepted is None]
         if not open_places:
             return claimed, None
         answers = await asyncio.gather(
             *(self._introduce_one(claimed, participants[place], place) for place in open_places)
         )
         terms = claimed.terms
-        listed = list(terms.participants)
+        listed = list(terms.parties)
         for place, answered in zip(open_places, answers, strict=True):
             listed[place] = listed[place].model_copy(update=answered)
-        claimed = replace(claimed, terms=replace(terms, participants=tuple(listed)))
+        claimed = replace(claimed, terms=terms.with_parties(listed))
         refusals = _refusals(claimed.terms)
         try:
             claimed = replace(claimed, terms=self._choose_tool(claimed.terms))
         except ToolUnavailable as error:
             refusals = "; ".join(filter(None, (refusals, error.detail)))
         async with self._database.transaction() as connection:
-            if not await planning.set_participants(connection, claimed, claimed.terms.participants):
+            if not await planning.set_participants(connection, claimed):
                 return None, None
         if refusals:
             await self._refuse(claimed, refusals)
@@ -368,7 +370,7 @@ def _headline(claimed: Claim) -> str:
 
 def _refusals(terms: TaskTerms) -> str:
     """Return why participants refuse the task, empty if none does."""
-    return "; ".join(f"{p.name}: {p.reason}" for p in terms.participants if p.accepted is False)
+    return "; ".join(f"{p.name}: {p.reason}" for p in terms.parties if p.accepted is False)
 
 
 def _progress_of(
@@ -455,9 +457,3 @@ def _answer_to_keep(answered: IntroductionAnswer) -> dict[str, Any]:
         "tools": answered.tools,
         "lacks": answered.lacks,
     }
-
-
-def _other_participants(claimed: Claim) -> list[str]:
-    return [
-        p.node for place, p in enumerate(claimed.terms.participants) if place != claimed.participant
-    ]

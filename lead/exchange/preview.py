@@ -16,7 +16,12 @@ from lead.exchange.collection import PlanMaker, PlanningCase, slip_random_genera
 from lead.exchange.edits import EditedTask
 from lead.exchange.planner import ChooseTool
 from lead.exchange.task_counts import TaskCounts
-from lead.model.participants import ImpactSource, IntroducingSource
+from lead.model.participants import (
+    ImpactSource,
+    IntroducingSource,
+    ProposalSource,
+    TakingSource,
+)
 from lead.model.reasons import (
     campaign_suspended,
     displaced_not_told,
@@ -357,11 +362,11 @@ class TaskPreviewer:
         self, task: StoredTask, left_out: UUID | None
     ) -> tuple[StoredTask, dict[str, tuple[TaskRoom, ...]]]:
         """Ask all participants; return the task with their answers, and what bounds tasks there."""
-        places = range(len(task.terms.participants))
+        places = range(len(task.terms.parties))
         answers = await asyncio.gather(*(self._ask(task, place, left_out) for place in places))
-        listed = tuple(participant for participant, _ in answers)
-        rooms = {participant.name: rooms for participant, rooms in answers}
-        return replace(task, terms=replace(task.terms, participants=listed)), rooms
+        parties = [party for party, _ in answers]
+        rooms = {party.name: rooms for party, rooms in answers}
+        return replace(task, terms=task.terms.with_parties(parties)), rooms
 
     async def _ask(
         self, task: StoredTask, place: int, left_out: UUID | None
@@ -370,7 +375,7 @@ class TaskPreviewer:
 
         The edit of a task that it has needs no room for one more.
         """
-        participant = task.terms.participants[place]
+        participant = task.terms.parties[place]
         source = self._dependencies.impact_source_of(participant.node)
         introduction = task.introduction(place).model_copy(update={"rooms": True})
         if left_out is not None:
@@ -420,6 +425,16 @@ class TaskPreviewer:
         asked = await self._plans.collect(case)
         return await self.place(replace(found, agenda=agenda, collected=asked), beside)
 
+    def _source(self, task: StoredTask, place: int) -> ProposalSource:
+        """Return a party of a task, which learns of the task as it is asked."""
+        terms = task.terms
+        node = terms.parties[place].node
+        source = self._dependencies.impact_source_of(node)
+        introducing = IntroducingSource(source, task.introduction(place))
+        if not (takes := terms.taken_at(node)):
+            return introducing
+        return TakingSource(introducing, takes, keeps_only=place >= len(terms.participants))
+
     async def _offered_within(
         self, found: ConsideredTask, limits: Limits, beside: ConcurrentPlanning
     ) -> ConsideredTask:
@@ -465,10 +480,7 @@ class TaskPreviewer:
             return beside.closed
 
         return PlanningCase(
-            [
-                IntroducingSource(dependencies.impact_source_of(p.node), task.introduction(place))
-                for place, p in enumerate(terms.participants)
-            ],
+            [self._source(task, place) for place in range(len(terms.parties))],
             ProposalRequest(
                 task=task.id,
                 lease_epoch=FIRST_EPOCH,
@@ -677,7 +689,7 @@ def _asked_by(user: User | None, task: StoredTask) -> StoredTask:
 
 def _unanswered(task: StoredTask) -> tuple[Outcome, Reason] | None:
     """Return the first participant that neither accepts nor refuses a task, and why, or None."""
-    for each in task.terms.participants:
+    for each in task.terms.parties:
         if each.accepted is None:
             return Outcome.UNREACHABLE, told(str(each.reason))
     return None
@@ -747,7 +759,7 @@ def _plan_of(
         unplaced=tuple(UnplacedStart(slot=at, reason=why) for at, why in reasons[:shown]),
         displaced=tuple(lost),
         displaced_count=count,
-        participants=tuple(participant_answer(considered, p) for p in task.terms.participants),
+        participants=tuple(participant_answer(considered, p) for p in task.terms.parties),
         occupancy=tuple(
             forecast.occupancy(name, now, impact.hours) for name, impact in impacts.items()
         ),

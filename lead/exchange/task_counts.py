@@ -37,10 +37,8 @@ class TaskCounts:
 
     def introduced(self, task: StoredTask, rooms: Rooms) -> StoredTask:
         """Count a task at its participants; return it with the answers of those without room."""
-        answers = tuple(
-            self._answer(each, rooms.get(each.name, ())) for each in task.terms.participants
-        )
-        return replace(task, terms=replace(task.terms, participants=answers))
+        answers = [self._answer(each, rooms.get(each.name, ())) for each in task.terms.parties]
+        return replace(task, terms=task.terms.with_parties(answers))
 
     def _answer(self, participant: Participant, rooms: Sequence[TaskRoom]) -> Participant:
         if not participant.accepted:

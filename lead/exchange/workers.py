@@ -197,7 +197,7 @@ class Workers:
         for _, group in groupby(ranked, key=lambda claimed: claimed.level):
             started = []
             for claimed in group:
-                nodes = [listed.node for listed in claimed.terms.participants]
+                nodes = [party.node for party in claimed.terms.parties]
                 ahead = set[asyncio.Task[None]]().union(*(higher[node] for node in nodes))
                 started.append((nodes, self._start(claimed, ahead)))
             for nodes, task in started:

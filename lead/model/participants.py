@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -50,6 +51,23 @@ class IntroducingSource:
         return await self._source.propose(request.model_copy(update=update))
 
 
+class TakingSource:
+    """A node that keeps resources which the runs of a task take; it is asked what is left."""
+
+    def __init__(
+        self, source: ProposalSource, takes: Mapping[str, int], *, keeps_only: bool
+    ) -> None:
+        """Tell ``source`` what each run takes, and whether it does nothing beside."""
+        self.identity = source.identity
+        self.name = source.name
+        self._source = source
+        self._update = {"takes": dict(takes), "keeps_only": keeps_only}
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Return the free ranges in the windows."""
+        return await self._source.propose(request.model_copy(update=self._update))
+
+
 class ImpactSource(ProposalSource, Protocol):
     """A node that can be asked what would happen; nothing is booked or stored there."""
 
@@ -86,3 +104,18 @@ class ParticipantClient(ProposalSource, Protocol):
     async def release(self, exchange: UUID, release: Release) -> None:
         """Drop the hold and free its time."""
         ...
+
+
+class TakingParticipant(TakingSource):
+    """A participant that keeps resources, or a node that only keeps them."""
+
+    def __init__(
+        self, client: ParticipantClient, takes: Mapping[str, int], *, keeps_only: bool
+    ) -> None:
+        """Tell ``client`` what each run takes, and whether it does nothing beside."""
+        super().__init__(client, takes, keeps_only=keeps_only)
+        self.binding = client.binding
+        self.introduce = client.introduce
+        self.hold = client.hold
+        self.commit = client.commit
+        self.release = client.release

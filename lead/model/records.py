@@ -51,6 +51,18 @@ class Claim:
     """Its standing with the limits of this host, which may bind the user whose task it is."""
     taken_from: str | None = None
     """The process whose lease on it ran out, so that what that one held is still held."""
+    lead: str = ""
+    """The identity of this node."""
+
+    @property
+    def others(self) -> list[str]:
+        """The other nodes that book its runs, by identity."""
+        return [party.node for party in self.terms.parties if party.node != self.lead]
+
+    @property
+    def is_held_here(self) -> bool:
+        """Return whether this node books its runs as well, and does not only decide on them."""
+        return len(self.others) < len(self.terms.parties)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from node.model.wire.participants import (
     HostLimit,
     Obstacle,
     Proposal,
+    ResourceTaken,
+    limit_obstacle,
 )
 
 _BOOKING_DELAY_MAX = 10 * times.SECOND
@@ -287,9 +289,9 @@ def _occupied_span(taken: _Taken) -> ClosedSpan:
 
 
 def _limited_span(closed: LimitedTime | KeptTime, now: int) -> ClosedSpan:
-    def obstacle(window: int, slot: Slot) -> HostLimit | AboveShare:
+    def obstacle(window: int, slot: Slot) -> HostLimit | ResourceTaken | AboveShare:
         if isinstance(closed, LimitedTime):
-            return HostLimit.of(window, closed)
+            return limit_obstacle(window, closed)
         return AboveShare.of(window, closed, slot.start, now)
 
     return ClosedSpan(closed.starts_at, closed.ends_at, obstacle)

@@ -373,10 +373,14 @@ class Host:
 
 def _limits(world: Scenario) -> str:
     """Return the limits of every host: everything for all, in the shares of the scenario."""
-    if not world.lead_shares:
-        return EVERYTHING
+    kept = [
+        f'[[resource]]\nname = "{name}"\nnumber = {number}'
+        for name, number in world.resources.items()
+    ]
     shares = [f'"{key_of(name).identity}" = {share}' for name, share in world.lead_shares.items()]
-    return "\n".join([EVERYTHING, "[shares]", *shares, "others = 0", ""])
+    if shares:
+        shares = ["[shares]", *shares, "others = 0"]
+    return "\n".join([EVERYTHING, *kept, *shares, ""])
 
 
 class BesideProcess(ABC):

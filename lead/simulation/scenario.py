@@ -26,7 +26,7 @@ from node.model.wire.participants import BATCH_MAX
 from node.model.wire.pools import PoolDocument
 from node.model.wire.seats import SeatRequest
 from node.model.wire.shares import Share as LeadShare
-from node.model.wire.tasks import PRIORITY_MAX
+from node.model.wire.tasks import PRIORITY_MAX, TAKES_MAX, Taking
 from node.model.wire.validation import faults_of
 
 _SUFFIX = ".toml"
@@ -120,6 +120,9 @@ class ScenarioTasks(Document):
         0, description="Time over which the tasks are created one after another."
     )
     endless: bool = Field(default=False, description="Continues after the simulated days.")
+    takes: tuple[Taking, ...] = Field(
+        (), max_length=TAKES_MAX, description="Counted resources that each run takes."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -231,6 +234,9 @@ class Scenario(Document):
     nodes: ScenarioNodes = ScenarioNodes()
     attributes: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(
         default_factory=dict, description="By name: the values that the nodes take in turn."
+    )
+    resources: dict[str, int] = Field(
+        default_factory=dict, description="By name: the number that every node keeps of it."
     )
     lead_shares: dict[str, LeadShare] = Field(
         default_factory=dict, description="By lead, its share in the time of every node."

@@ -329,7 +329,8 @@ def _document(
     )
     document = _task(members, group.scheduling_class, group.length, schedule, group.priority)
     participants = () if group.participants is None else group.participants
-    return document.model_copy(update={"participants": participants, "campaign": group.campaign})
+    update = {"participants": participants, "campaign": group.campaign, "takes": group.takes}
+    return document.model_copy(update=update)
 
 
 def _single_run_document(arrivals: Arrivals, members: list[int]) -> TaskDocument:

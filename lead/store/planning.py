@@ -43,7 +43,7 @@ from node.model.runstate import RunState
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
-from node.model.wire.tasks import PARTICIPANTS, Participant
+from node.model.wire.tasks import KEEPERS, PARTICIPANTS
 from node.store import dependencies, notices
 from node.store.database import Connection
 from node.store.statements import Query, Statements, as_tuple, columns_of, spread
@@ -396,10 +396,8 @@ lock_to_change: Query[[Sequence[UUID]], None] = _SQL.command("lock_to_change")
 """Lock tasks whose participants are about to be written, before anything else is locked."""
 
 
-async def set_participants(
-    connection: Connection, claimed: Claim, participants: Sequence[Participant]
-) -> bool:
-    """Write the participants' answers, and the claim's tool and duration; False if lease lost.
+async def set_participants(connection: Connection, claimed: Claim) -> bool:
+    """Write the answers of a claim's participants, its tool, and duration; False if lease lost.
 
     Must run in a transaction: it first locks the task, and so waits for a concurrent edit, which
     takes the lease away.
@@ -408,10 +406,11 @@ async def set_participants(
     kept = await connection.fetchval(
         _SQL["set_participants"],
         claimed.task,
-        PARTICIPANTS.dump_python(tuple(participants), mode="json"),
+        PARTICIPANTS.dump_python(claimed.terms.participants, mode="json"),
         claimed.terms.tool or "",
         claimed.terms.duration,
         claimed.lease_epoch,
+        KEEPERS.dump_python(claimed.terms.keepers, mode="json"),
     )
     return kept is not None
 

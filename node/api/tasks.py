@@ -103,6 +103,7 @@ def task_of(row: Record) -> Task:
         reason=values["reason"],
         paused_at=values["paused_at"],
         participants=terms.participants,
+        takes=terms.takes,
         lead=values["lead_name"] or lead_in_words(values["lead"]),
         led_here=bool(values["led_here"]),
         created_at=terms.created_at,

@@ -185,8 +185,10 @@ context_option = options("""
     --context NODE=CONTEXT... as contexts  Where NODE measures from: namespace:NAME, interface:NAME
                                 or address:IP, if its owner allows it (parley node show NODE);
                                 repeat for more.
+    --takes RESOURCE... as takes  A counted resource that each run takes: link-x@NODE, or
+                                link-x@NODE:2; repeat for more.
 """)
-"""Add ``--context``, which only a new task takes."""
+"""Add ``--context`` and ``--takes``, which only a new task has."""
 
 
 def patch_options(command: AnyCommand) -> AnyCommand:
@@ -268,6 +270,8 @@ async def _dependency(session: Session, given: Mapping[str, Any]) -> Document:
 def _add_contexts_and_seats(document: Document, given: Mapping[str, Any]) -> None:
     if given.get("contexts"):
         _inner_object(document, "contexts").update(map(_context, given["contexts"]))
+    if given.get("takes"):
+        document["takes"] = list(given["takes"])
     if request := seat_request(given):
         if given.get("participants"):
             msg = "--participant names nodes, and --pool has them chosen; remove one of the two"

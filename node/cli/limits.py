@@ -69,6 +69,7 @@ def check(invocation: Invocation, file: str) -> int:
     except InvalidDocument as error:
         return _report(error, file, text, invocation)
     rows = [_row(rule) for rule in limits.rules] + [_cap_row(cap) for cap in limits.caps]
+    rows += [_resource_row(name, number) for name, number in limits.resources.items()]
     invocation.writer().print_list(rows, RULE)
     return 0
 
@@ -120,6 +121,11 @@ def _view(shown: Mapping[str, Any]) -> str:
         lines.append(f"# ✗ not taken at {shown['fault_at']}: {shown['fault']}")
     if shown["refused_tasks"]:
         lines.append(f"# {shown['refused_tasks']} open tasks of other nodes get no time by these")
+    lines += [
+        f"# resource {it['name']}: {it['taken']} of {it['number']} taken now, at most {it['peak']} "
+        f"by {it['runs']} runs to come"
+        for it in shown["resources"]
+    ]
     return "\n".join([*lines, shown["text"].rstrip("\n")])
 
 
@@ -181,6 +187,10 @@ def _cap_row(cap: Cap) -> dict[str, Any]:
         "what": _capped_quantity(cap),
         "most": cap.in_words(),
     }
+
+
+def _resource_row(name: str, number: int) -> dict[str, Any]:
+    return {"rule": name, "who": "the whole fleet", "what": "a resource", "most": f"{number}"}
 
 
 def _cap_text(cap: Cap) -> str:

@@ -256,6 +256,8 @@ def exported_task(task: Task) -> dict[str, Any]:
     contexts = {each.name: each.context for each in task.participants if each.context}
     if contexts:
         document["contexts"] = contexts
+    if task.takes:
+        document["takes"] = list(task.takes)
     if shown["archives"]:
         document["archives"] = shown["archives"]
     return {"id": shown["id"], "paused": task.state == TaskState.PAUSED, "document": document}

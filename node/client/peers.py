@@ -40,6 +40,7 @@ from node.model.errors import (
 from node.model.exchangestate import NegotiationState
 from node.model.features import Feature, has_feature
 from node.model.loopback import is_exposed
+from node.model.reasons import keeps_no_resources
 from node.model.secrets import sealed_texts
 from node.model.wire.checks import (
     Diagnosis,
@@ -263,11 +264,13 @@ class Peers:
     def with_secrets(self, peer: Peer, introduction: Introduction) -> Introduction:
         """Return an introduction with the secrets of its spec, which this participant's tool needs.
 
+        Who only keeps resources needs none.
+
         One that cannot be opened here is left out; the participant says so when it measures. They
         are not sent in clear to another host.
         """
         sealed = sorted(set(sealed_texts(introduction.spec)))
-        if not sealed or self._sealing is None:
+        if not sealed or self._sealing is None or introduction.participant is None:
             return introduction
         if peer.url is not None and is_exposed(peer.url):
             raise PeerFailed(
@@ -539,6 +542,7 @@ class Peer:
         self._introduces_together = has_feature(attributes or {}, Feature.INTRODUCTIONS)
         self._leaves_out = has_feature(attributes or {}, Feature.LEAVING_OUT)
         self._tells_quotas = has_feature(attributes or {}, Feature.QUOTAS)
+        self._keeps_resources = has_feature(attributes or {}, Feature.RESOURCES)
         self._tries_again = has_feature(attributes or {}, Feature.FURTHER_ATTEMPTS)
         self._takes_failed_results = has_feature(attributes or {}, Feature.FAILED_RESULTS)
         self.binds_answers = has_feature(attributes or {}, Feature.BOUND_ANSWERS)
@@ -554,6 +558,8 @@ class Peer:
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Introduce a task."""
+        if introduction.keepers and not self._keeps_resources:
+            return IntroductionAnswer(accepted=False, reason=keeps_no_resources())
         introduction = self._peers.with_secrets(self, introduction)
         if self._introduces_together:
             return await self._peers.batches_of(self).introductions.ask(introduction)
@@ -563,6 +569,8 @@ class Peer:
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Ask whether it would accept a task."""
+        if introduction.keepers and not self._keeps_resources:
+            return IntroductionAnswer(accepted=False, reason=keeps_no_resources())
         introduction = self._peers.with_secrets(self, introduction)
         if not self._tells_quotas:
             introduction = introduction.model_copy(update={"rooms": None})

@@ -18,6 +18,7 @@ from node.model.wire.meshes import GIVEN, MeshTask
 _GONE = "the mesh does not have it any more"
 _OTHER = "it measures something else"
 _ELSEWHERE = "it measures from another place on a host, which cannot be edited"
+_TAKING = "it takes other resources, which cannot be edited"
 _DOUBLE = "there is another one for the same pair"
 _ANEW = "the task that it follows is created anew"
 
@@ -139,6 +140,8 @@ def _mismatch(
     contexts = wanted.contexts_of(pair.source, pair.dest)
     if (task.reference or {}).get("contexts", {}) != contexts:
         return _ELSEWHERE
+    if (task.reference or {}).get("takes", []) != list(wanted.takes):
+        return _TAKING
     followed = wanted.followed_key(pair.source, pair.dest)
     return "" if followed is None or followed in present else _ANEW
 

@@ -31,8 +31,10 @@ from node.model.wire.pools import Match
 from node.model.wire.tasks import (
     ARCHIVES_MAX,
     PRIORITY_MAX,
+    TAKES_MAX,
     DependencyTerms,
     ScheduleDocument,
+    Taking,
 )
 from node.model.wire.validation import faults_of
 
@@ -154,6 +156,13 @@ class Measure(Document):
     pairs: tuple[tuple[Host, Host], ...] = ()
     direction: Direction | None = None
     priority: Priority | None = None
+    takes: tuple[Taking, ...] = Field(
+        (),
+        max_length=TAKES_MAX,
+        description="Counted resources that each of its runs takes: the name, its keeper, and the "
+        "amount if it is not 1.",
+        examples=[["link-x@hub"]],
+    )
     archives: tuple[Name, ...] = Field(
         (), max_length=ARCHIVES_MAX, description="Where results go, besides the node's archives."
     )

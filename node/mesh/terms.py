@@ -66,6 +66,8 @@ class MeshEntryTerms:
     """The terms of alerts, by the name of the figure."""
     literals: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the spec with secrets as the file has them, which no node tells again."""
+    takes: tuple[str, ...] = ()
+    """The counted resources that each run takes."""
     far_takes_part: bool = True
     """True if the dest takes part: a far end that must be named in the spec is only a target."""
     depth: int = 0
@@ -110,6 +112,8 @@ class MeshEntryTerms:
             reference["contexts"] = contexts
         if given := self.given_reference(source, dest):
             reference[GIVEN] = given
+        if self.takes:
+            reference["takes"] = list(self.takes)
         if self.thresholds:
             reference["thresholds"] = dict(self.thresholds)
         if self.alerts:
@@ -165,6 +169,7 @@ class MeshEntryTerms:
             "priority": self.priority,
             "campaign": self.campaign,
             "contexts": self.contexts_of(source, dest),
+            "takes": list(self.takes),
             "archives": [dict(archive) for archive in self.archives],
         }
         return document | {name: value for name, value in others.items() if value}
@@ -231,6 +236,7 @@ def _terms_of(
         ),
         contexts=measure.contexts,
         references=measure.references,
+        takes=measure.takes,
         thresholds={name: dict(each) for name, each in measure.thresholds.items()},
         alerts={
             name: each.model_dump(exclude_defaults=True) for name, each in measure.alerts.items()

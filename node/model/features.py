@@ -54,6 +54,9 @@ class Feature(StrEnum):
     FAILED_RESULTS = "failed-results"
     """It takes, as a lead, what a part had measured before it failed."""
 
+    RESOURCES = "resources"
+    """It may keep counted resources of the fleet."""
+
 
 def has_feature(attributes: Mapping[str, Any], feature: Feature) -> bool:
     """Return whether a node with these attributes has a feature."""

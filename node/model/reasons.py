@@ -243,6 +243,36 @@ limit_of_runs_at_once_reached = ReasonKind[[str, int, int]](
     "limit-of-runs-at-once-reached",
     "limit '{limit}': {most} of {most} runs at once, free again from {free_at:instant}",
 )
+
+
+@reason
+def resource_taken(  # noqa: PLR0913, PLR0917 - figures
+    resource: str,
+    used: int,
+    number: int,
+    end: int,
+    amount: int = 1,
+    test: str | None = None,
+    run: UUID | str | None = None,
+) -> str:
+    taken = f"resource '{resource}': {used} of {number} taken"
+    if used:
+        by = "a run that another node leads" if test is None else f"the {test} run {run}"
+        taken += f" by {by} until {to_the_second(end)}"
+    return taken if amount == 1 else f"{taken}, and a run takes {amount}"
+
+
+resource_not_kept = ReasonKind[[str, str]](
+    "resource-not-kept", "it keeps no resource '{resource}'; it keeps {kept}"
+)
+resource_too_small = ReasonKind[[int, str, int]](
+    "resource-too-small",
+    "a run takes {amount} of resource '{resource}', and there is no more than {number}",
+)
+keeps_no_resources = ReasonKind[[]](
+    "keeps-no-resources",
+    "it keeps resources from the next release of its program on; upgrade it, or take nothing of it",
+)
 closed_by_limit = ReasonKind[[str, int]](
     "closed-by-limit",
     "limit '{limit}': it admits no runs at this time; open again from {opens_at:instant}",

@@ -82,7 +82,8 @@ class TimelineQuestion:
     ``closed`` are the reservations that do not admit the run, the time kept for other leads, and
     the time that limits of the host close. ``left_out`` is the task, with the identity of its lead,
     whose runs count for nothing unless they are fixed. With ``partly``, obstacles of windows that
-    are free for a part are wanted, too.
+    are free for a part are wanted, too. ``taken`` is closed in pass 1 only: runs that may give way
+    take too much then of resources which are kept here.
     """
 
     windows: Sequence[Span]
@@ -96,6 +97,7 @@ class TimelineQuestion:
     rank: int = OWN
     left_out: tuple[UUID, str] | None = None
     partly: bool = False
+    taken: Sequence[Span] = ()
 
     @property
     def precedence(self) -> Precedence:
@@ -213,9 +215,10 @@ def _ranges(
     question: TimelineQuestion, every: list[Span], lasting: list[Span], ranges_max: int
 ) -> FreeRanges:
     closed = spans_of(question.closed)
-    free = _free_by_window(question, union([every, closed]) if closed else every, ranges_max)
+    first = union([closed, normalise(question.taken)]) if question.taken else closed
+    free = _free_by_window(question, union([every, first]) if first else every, ranges_max)
     displacing = free
-    if lasting is not every:
+    if lasting is not every or question.taken:
         displacing = _free_by_window(
             question, union([lasting, closed]) if closed else lasting, ranges_max
         )

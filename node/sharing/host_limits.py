@@ -91,7 +91,7 @@ from node.plugins import registry
 from node.plugins.contracts import Inward, Test
 from node.runtime.settings import DEFAULT_LIMITS
 from node.runtime.threads import aside
-from node.store import audit, host_limits, shares, tasks
+from node.store import audit, host_limits, resources, shares, tasks
 from node.store.core import Core
 from node.store.database import Connection, Notice
 from node.store.host_limits import ReachedPeriod
@@ -238,6 +238,8 @@ class LimitKeeper:
         async def count_by(connection: Connection) -> None:
             if await host_limits.quotas(connection) != wanted:
                 await host_limits.replace_quotas(connection, wanted, self._clock.now())
+            if await resources.numbers(connection) != self.limits.resources:
+                await resources.replace(connection, self.limits.resources)
 
         await self._database.settle(count_by)
         await self._set_shares(self.limits.shares)
@@ -513,6 +515,7 @@ class LimitKeeper:
         loaded = self._loaded
         async with self._database.connection() as connection:
             refused = await host_limits.count_refused(connection)
+            kept = await resources.states(connection, self._clock.now())
         return ShownLimits(
             file=None if loaded.file is None else str(loaded.file),
             digest=loaded.digest,
@@ -521,6 +524,7 @@ class LimitKeeper:
             fault_at=self._fault_at,
             refused_tasks=refused,
             text=loaded.text,
+            resources=tuple(kept),
         )
 
     def _read_limits(self) -> LoadedLimits:
@@ -584,6 +588,8 @@ class LimitKeeper:
         bounds = self.limits.bounds_users or task.limit_bound
         if led_here and not (task.limit_user and bounds):
             return LimitStanding(user=task.limit_user)
+        if task.participant is None and not led_here:
+            return LimitStanding()  # it keeps resources only, and is asked for nothing else
         try:
             test = self._capabilities.test(terms.test)
             spec = self._capabilities.spec(test, terms.spec)
@@ -595,6 +601,8 @@ class LimitKeeper:
 
     def standing_if_introduced(self, lead: str, introduction: Introduction) -> LimitStanding:
         """Return how a task of another node would stand with the limits if it was introduced."""
+        if introduction.participant is None:
+            return LimitStanding()
         if introduction.participant >= len(introduction.participants):
             return LimitStanding(refusal=f"there is no participant {introduction.participant}")
         try:

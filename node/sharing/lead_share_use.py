@@ -71,7 +71,9 @@ class ShareEnforcer:
 
     async def note(self, lead: str, request: ProposalRequest) -> None:
         """Record for which hours a lead asks, if shares are set."""
-        if not self._takes_seats(request.scheduling_class) or self._is_unrestricted():
+        if request.keeps_only or not self._takes_seats(request.scheduling_class):
+            return
+        if self._is_unrestricted():
             return
         now = self._clock.now()
         hours = _hours_of(request.windows, now, now + self._horizon)
@@ -114,7 +116,7 @@ class ShareEnforcer:
                 request,
                 now,
             )
-            if self._takes_seats(request.scheduling_class)
+            if self._takes_seats(request.scheduling_class) and not request.keeps_only
             else ([], None)
             for lead, request in requests
         ]
@@ -156,7 +158,7 @@ class ShareEnforcer:
         judge, use = await self._judge_and_use(connection, given, now)
         kept: dict[UUID, KeptTime] = {}
         for hold, task, runs in wanted:
-            if not self._takes_seats(task.scheduling_class):
+            if not self._takes_seats(task.occupying):
                 continue
             for run in sorted(runs, key=_start_of):
                 amount = self._seat_time(task.scheduling_class, run.ends_at - run.starts_at)

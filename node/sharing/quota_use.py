@@ -82,11 +82,13 @@ class LimitedRequest:
     closed: Sequence[LimitedTime] = ()
     rank: int = OWN
     quotas: tuple[ToldLimit, ...] | None = None
+    taken: Sequence[Span] = ()
+    """Time in which runs that may give way take too much of the resources kept here."""
 
     @property
     def binds(self) -> bool:
         """Return whether limits may leave it less time than another request."""
-        return bool(self.closed or self.quotas)
+        return bool(self.closed or self.quotas or self.request.takes)
 
 
 @dataclass(frozen=True)
@@ -379,13 +381,13 @@ class LimitEnforcer:
                 load = loads[it.name, it.network]
                 load = load if left_out is None else left_out.loads(it, load)
                 if (bps := self._bps(it.name)) is not None:
-                    bounds.append(_host_load(it.name, it.network, "bps", (bps, it.rate), load))
+                    bounds.append(host_load(it.name, it.network, "bps", (bps, it.rate), load))
         if rule is not None and rule.at_once_max is not None:
             holder = limited.holder
             spans = await host_limits.concurrent_spans(connection, rule.name, holder, *reach)
             spans = spans if left_out is None else left_out.spans(rule.name, spans)
             most = rule.at_once_max, 1
-            bounds.append(_host_load(rule.name, holder, "runs", most, [(*it, 1) for it in spans]))
+            bounds.append(host_load(rule.name, holder, "runs", most, [(*it, 1) for it in spans]))
         return bounds
 
     async def admit(
@@ -559,10 +561,10 @@ def _quota_uses(bound: _Limited, duration: int, uses: _Uses) -> Iterator[HostQuo
             yield HostQuota.of(account, quota, amounts, tuple(sorted(used)))
 
 
-def _host_load(
+def host_load(
     name: str,
     holder: str,
-    load: Literal["runs", "bps"],
+    load: Literal["runs", "bps", "resource"],
     most: tuple[int, int],
     loads: Iterable[tuple[int, int, int]],
 ) -> HostLoad:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -63,7 +63,8 @@ class HeldTask:
     """The fields of a task that a hold needs."""
 
     task: UUID
-    participant: int
+    participant: int | None
+    """This node's place; None if it only leads, or only keeps resources."""
     scheduling_class: SchedulingClass
     spec: dict[str, Any]
     test: str
@@ -75,6 +76,13 @@ class HeldTask:
     """True if its lead's database was restored since the task was first held here."""
     limit: LimitStanding
     """Its standing with the limits of this host."""
+    takes: Mapping[str, int] = field(default_factory=dict)
+    """The amounts that each run takes of the resources that this node keeps."""
+
+    @property
+    def occupying(self) -> SchedulingClass:
+        """The class as which its runs occupy this host: nothing runs where no part is taken."""
+        return SchedulingClass.BACKGROUND if self.participant is None else self.scheduling_class
 
 
 @dataclass(frozen=True)
@@ -249,6 +257,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
                 row["limit_caps"],
                 row["limit_user"],
             ),
+            row["takes"] or {},
         )
         for row in rows
     }
@@ -344,14 +353,14 @@ async def set_aside(
             run.run,
             run.starts_at,
             run.ends_at,
-            task.scheduling_class,
+            task.occupying,
             hold.request.priority,
             hold.request.yielding is None,
             hold.rank,
         )
         for hold, task, runs in wanted
         for run in runs
-        if run.displacing and task.scheduling_class in _BLOCKING
+        if run.displacing and task.occupying in _BLOCKING
     ]
     if not displacing:
         return Counter()

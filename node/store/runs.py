@@ -106,12 +106,19 @@ class LockedRun:
     revision: int
     campaign: str | None
     reference: dict[str, Any] | None
+    keepers: Sequence[str] = ()
+    """The nodes that keep what the run takes, as far as they are known here."""
     repeat: int | None = None
     """The interval of its task (µs), if it has a fixed one."""
     cron: str | None = None
     timezone: str | None = None
     alert_memory: list[Any] | None = None
     """The memory of its task for alerts as it was read, if there is one; it is not locked."""
+
+    @property
+    def parties(self) -> set[str]:
+        """The nodes that measure it, or keep what it takes."""
+        return {each.node for each in self.participants} | set(self.keepers)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from node.model.reasons import followed_is_over
 from node.model.task_terms import TaskTerms, introduction_with, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction
-from node.model.wire.tasks import PARTICIPANTS, Participant
+from node.model.wire.tasks import KEEPERS, PARTICIPANTS
 from node.store.database import Connection, Record
 from node.store.statements import Purge, Query, Statements
 
@@ -160,6 +160,7 @@ def _values(task: StoredTask, limit: LimitStanding | None) -> tuple[Any, ...]:
         task.limit_address,
         None if limit is None else limit.refusal,
         task.limit_bound,
+        KEEPERS.dump_python(terms.keepers, mode="json"),
     )
 
 
@@ -308,10 +309,10 @@ wake_refused: Query[[Sequence[UUID], str, int], list[UUID]] = _SQL.column("wake_
 
 @dataclass(frozen=True)
 class TaskOver:
-    """A task that has ended because nothing is left to come."""
+    """A task that has ended because nothing is left to come; ``parties`` are the nodes in it."""
 
     task: UUID
-    participants: tuple[Participant, ...]
+    parties: frozenset[str]
     state: TaskState
     reason: str | None
 
@@ -326,7 +327,7 @@ async def finish_followers(connection: Connection, now: int) -> list[TaskOver]:
     ended = [
         TaskOver(
             row[0],
-            PARTICIPANTS.validate_python(row[1]),
+            frozenset(row[1]),
             TaskState.FINISHED if row[3] == TaskState.FINISHED else TaskState.CANCELLED,
             followed_is_over(row[2], row[3] or "gone", row[4]),
         )
@@ -339,7 +340,7 @@ async def finish_followers(connection: Connection, now: int) -> list[TaskOver]:
 
 
 def _task_over_of_row(row: Record) -> TaskOver:
-    return TaskOver(row[0], PARTICIPANTS.validate_python(row[1]), TaskState(row[2]), row[3])
+    return TaskOver(row[0], frozenset(row[1]), TaskState(row[2]), row[3])
 
 
 purge: Purge = _SQL.value("purge_tasks")

@@ -53,6 +53,8 @@ from node.model.reasons import (
     no_tool_for_test,
     outsider_measures_strangers,
     participants_not_of_spec,
+    resource_not_kept,
+    resource_too_small,
     task_of_another_lead,
     task_over_here,
 )
@@ -459,7 +461,7 @@ class Acceptance:
         The lead may have read a changed card that was not read here yet. One from outside knows no
         cards; whether what it names is an address of this host was seen when its task was read.
         """
-        if is_outside(lead):
+        if is_outside(lead) or introduction.participant is None:
             return None
         found = self._targets.find_misaddressed(introduction.participants)
         if found is not None:
@@ -502,6 +504,8 @@ class Acceptance:
         assessment = self._own_assessment(lead, introduction)
         if assessment.reason is not None or self._targets.opt_outs is None:
             return assessment
+        if introduction.participant is None:
+            return assessment
         test = self._capabilities.test(introduction.test)
         spec = self._capabilities.spec(test, introduction.spec)
         participants = () if is_outside(lead) else introduction.participants
@@ -517,8 +521,8 @@ class Acceptance:
         foreign = lead != self._identity
         if foreign and (faults := schedule_faults(introduction)):
             raise InvalidDocument(faults)
-        misplaced = self._addressing_fault(introduction)
-        if misplaced is not None:
+        misplaced = self._addressing_fault(introduction) or self._resource_refusal(introduction)
+        if misplaced is not None or introduction.participant is None:
             return _Assessment(misplaced)
         try:
             test = self._capabilities.test(introduction.test)
@@ -554,9 +558,25 @@ class Acceptance:
         }
         return _Assessment(None, offered, lacks, judged)
 
+    def _resource_refusal(self, introduction: Introduction) -> Reason | None:
+        """Return why this host cannot keep what the runs of a task take; None if it can."""
+        numbers = self._limits.limits.resources
+        for keeper in introduction.keepers:
+            if keeper.node != self._identity:
+                return addressed_to_another()
+            for name, amount in keeper.takes.items():
+                if name not in numbers:
+                    return resource_not_kept(name, ", ".join(sorted(numbers)) or "none")
+                if numbers[name] < amount:
+                    return resource_too_small(amount, name, numbers[name])
+        return None
+
     def _addressing_fault(self, introduction: Introduction) -> str | None:
         """Return why this host is not the addressed participant, or may not use its context."""
         participants = introduction.participants
+        if introduction.participant is None:
+            keeps = [each.node for each in introduction.keepers]
+            return None if keeps == [self._identity] else addressed_to_another()
         if introduction.participant >= len(participants):
             return no_such_participant(introduction.participant)
         if participants[introduction.participant].node != self._identity:
@@ -624,6 +644,8 @@ def _address_refusal(
 
 def _context(introduction: Introduction) -> Context | None:
     """Return the context in which this host is to measure; None if none is named."""
+    if introduction.participant is None:
+        return None
     written = introduction.participants[introduction.participant].context
     return None if written is None else parse(written)
 

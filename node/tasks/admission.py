@@ -232,14 +232,14 @@ class Admission:
         if document.after != known.terms.schedule.after:
             await self.check_followed_task(document, known.id)
         task = self._drafter.draft(document, known).task
-        before = {p.node: p for p in known.terms.participants}
-        participants = tuple(
+        before = {p.node: p for p in known.terms.parties}
+        parties = [
             p.model_copy(update={"tools": earlier.tools, "lacks": earlier.lacks})
             if (earlier := before.get(p.node))
             else p
-            for p in task.terms.participants
-        )
-        task = replace(task, terms=replace(task.terms, participants=participants))
+            for p in task.terms.parties
+        ]
+        task = replace(task, terms=task.terms.with_parties(parties))
         return self.agree_on_tool(*await self._ask_all(task, self._consider))
 
     async def _ask_all(
@@ -249,11 +249,11 @@ class Admission:
 
         Returns the task with their answers, and what limits of their hosts do not allow.
         """
-        places = range(len(task.terms.participants))
+        places = range(len(task.terms.parties))
         answers = await asyncio.gather(*(self._ask(task, place, question) for place in places))
-        participants = tuple(participant for participant, _ in answers)
+        parties = [party for party, _ in answers]
         limits = [limit for _, limit in answers if limit is not None]
-        return replace(task, terms=replace(task.terms, participants=participants)), limits
+        return replace(task, terms=task.terms.with_parties(parties)), limits
 
     def agree_on_tool(self, task: StoredTask, limits: Sequence[TaskLimit] = ()) -> StoredTask:
         """Return the task with the tool that all participants have.
@@ -262,8 +262,8 @@ class Admission:
         :raises RefusedByParticipant: a participant refused, or its address is not known yet.
         :raises ToolUnavailable: no tool is available at all participants.
         """
-        participants = task.terms.participants
-        refusals = [told(str(p.reason)).at(p.name) for p in participants if p.accepted is False]
+        participants, parties = task.terms.participants, task.terms.parties
+        refusals = [told(str(p.reason)).at(p.name) for p in parties if p.accepted is False]
         if refusals and len(limits) == len(refusals):
             raise LimitRefused(several(refusals), limits)
         if refusals:
@@ -279,7 +279,7 @@ class Admission:
     async def _ask(
         self, task: StoredTask, place: int, question: Introduce
     ) -> tuple[Participant, TaskLimit | None]:
-        participant = task.terms.participants[place]
+        participant = task.terms.parties[place]
         try:
             node = self._directory.by_identity(participant.node)
             asked = partial(question, node, task.introduction(place))
@@ -300,7 +300,7 @@ class Admission:
 
     async def _prepare_withdrawal(self, task: StoredTask) -> Withdrawal | None:
         """Write the messages that end a task that is about to be introduced, due later."""
-        others = {p.node for p in task.terms.participants} - {self._identity}
+        others = {p.node for p in task.terms.parties} - {self._identity}
         if not others:
             return None
         ends = _end_messages(task, others, not_created(self._name))
@@ -312,7 +312,7 @@ class Admission:
         A participant without an answer is told as well, and again when its answer can no longer be
         under way: it may accept the task after it has heard of the end.
         """
-        others = [p for p in task.terms.participants if p.node != self._identity]
+        others = [p for p in task.terms.parties if p.node != self._identity]
         accepted = {p.node for p in others if p.accepted is not False}
         silent = {p.node for p in others if p.accepted is None}
         now = self._clock.now()

@@ -233,7 +233,7 @@ class TaskConfirmer:
                 unknown_to_lead()
                 if found is None or found.lead != self._identity
                 else end_reason(
-                    found.state, found.reason, sender, [p.node for p in found.terms.participants]
+                    found.state, found.reason, sender, [p.node for p in found.terms.parties]
                 )
             )
             if why is not None:

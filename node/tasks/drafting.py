@@ -27,7 +27,10 @@ from node.execution.spec_secrets import SpecSecrets
 from node.model.contexts import offered_contexts
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.figure_names import figure_faults
+from node.model.outside_leads import is_outside
+from node.model.reasons import keeps_no_resources
 from node.model.recurrence import Recurrence, recurrence_faults
+from node.model.resources import parse_taking
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
@@ -36,7 +39,7 @@ from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import is_address
 from node.model.wire.participants import INTRODUCTION_BYTES_MAX
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Participant, Schedule, TaskDocument
+from node.model.wire.tasks import Keeper, Participant, Schedule, TaskDocument
 from node.peers.directory import Directory
 from node.plugins.binding import check_version
 from node.plugins.contracts import Test, Tool
@@ -195,6 +198,7 @@ class TaskDrafter:
             campaign=campaign,
             reference=document.reference,
             created_at=created_at,
+            keepers=self._keepers(document),
             revision=1 if known is None else known.terms.revision + 1,
         )
         own = self._directory.self.identity
@@ -271,6 +275,37 @@ class TaskDrafter:
             contexts[node.identity] = context
         return tuple(_participant(node, contexts.get(node.identity)) for node in nodes)
 
+    def _keepers(self, document: TaskDocument) -> tuple[Keeper, ...]:
+        """Return the nodes that keep what the runs of a task take, by the order of their names.
+
+        :raises InvalidDocument: one is not known here, or a resource is taken twice.
+        """
+        takes: dict[str, dict[str, int]] = {}
+        nodes: dict[str, KnownNode] = {}
+        for place, text in enumerate(document.takes):
+            name, word, amount = parse_taking(text)
+            node = self._directory.find(word)
+            if node is None:
+                fault = FieldFault(f"/takes/{place}", self._unknown_host_reason(word))
+                raise InvalidDocument([fault])
+            if is_outside(node.identity):
+                raise InvalidDocument([FieldFault(f"/takes/{place}", keeps_no_resources())])
+            taken = takes.setdefault(node.identity, {})
+            if name in taken:
+                fault = FieldFault(f"/takes/{place}", "is taken twice; give the amount once")
+                raise InvalidDocument([fault])
+            nodes[node.identity], taken[name] = node, amount
+        return tuple(
+            Keeper(
+                node=node.identity,
+                name=node.name,
+                url=node.url,
+                address=node.address,
+                takes=takes[node.identity],
+            )
+            for node in sorted(nodes.values(), key=lambda node: node.name)
+        )
+
     def _addresses_by_host(
         self, hosts: Sequence[str], named: Sequence[str | None], participants: Sequence[Participant]
     ) -> dict[str, str]:
@@ -340,7 +375,7 @@ def _check_length(task: StoredTask) -> None:
 
     :raises InvalidDocument: it is; names the reference if that is most of it.
     """
-    if all(participant.node == task.lead for participant in task.terms.participants):
+    if all(party.node == task.lead for party in task.terms.parties):
         return
     length = len(task.introduction(0).model_dump_json().encode())
     if length <= _LENGTH_MAX:

@@ -505,7 +505,7 @@ class TaskEditor:
                 node, MessageKind.TASK_CHANGE, found.introduction(place).model_dump(mode="json")
             )
             for found in await tasks.fetch_all(connection, ids)
-            for place, participant in enumerate(found.terms.participants)
+            for place, participant in enumerate(found.terms.parties)
             if (node := participant.node) != self._identity and only in (None, node)
         ]
         await outbox.post_all(connection, posts, now)
@@ -591,6 +591,7 @@ def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[st
         "priority": task.terms.priority,
         "contexts": {p.name: p.context for p in task.terms.participants if p.context},
         "campaign": task.terms.campaign,
+        "takes": list(task.terms.takes),
         "reference": task.terms.reference,
         **({} if request is None else {"participants": request.model_dump(mode="json")}),
     }

@@ -179,6 +179,7 @@ class PoolTaskChecker:
             schedule=schedule,
             priority=whole.terms.priority,
             campaign=whole.terms.campaign,
+            takes=whole.terms.takes,
             reference=whole.terms.reference,
         )
         return self.fill_in(document, request, names)

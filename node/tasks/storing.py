@@ -196,7 +196,7 @@ async def _cancel_withdrawals(connection: Connection, new_ones: Sequence[NewTask
     recalled = await outbox.recall(connection, due_at) if due_at else set()
     for task, each in prepared:
         if not recalled.issuperset(each.messages):
-            names = ", ".join(p.name for p in task.terms.participants)
+            names = ", ".join(p.name for p in task.terms.parties)
             msg = (
                 f"{names}: some of them took too long to answer, and have been told by now that "
                 "this task does not exist; post the task again"

@@ -17,7 +17,8 @@ twice. Time that an end frees goes back first to the runs that were set aside fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -38,9 +39,9 @@ from node.model.reasons import (
     withdrew,
 )
 from node.model.runstate import OVER, RunState
+from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
-from node.model.wire.tasks import Participant
 from node.store import bookings, dependencies, gaps, notices, outbox, runs, seats, tasks
 from node.store.core import Core
 from node.store.database import Connection
@@ -117,7 +118,7 @@ class TaskTerminator:
             self._is_displaced_here(locked, end) or self._is_cut_short(locked, end)
         ):
             return
-        self._require_authority(sender, locked.lead, locked.participants, f"run {end.run}")
+        self._require_authority(sender, locked.lead, locked.parties, f"run {end.run}")
         told = await self._without_foreign_winner(connection, locked, end)
         await self._end(connection, locked, told, sender)
 
@@ -137,18 +138,18 @@ class TaskTerminator:
         return end.model_copy(update={"reason": reason})
 
     def _require_authority(
-        self, sender: str, lead: str, participants: Sequence[Participant], what: str
+        self, sender: str, lead: str, parties: AbstractSet[str], what: str
     ) -> None:
         """Return if the sender may end a run or a task here.
 
-        Its lead may, and at its lead those that take part in it. The lead tells the others, so that
-        no participant ends anything at a third node.
+        Its lead may, and at its lead the ``parties``, which take part in it. The lead tells the
+        others, so that no participant ends anything at a third node.
 
         :raises NotAllowed: it may not.
         """
-        if sender == lead or (lead == self._identity and sender in _identities(participants)):
+        if sender == lead or (lead == self._identity and sender in parties):
             return
-        if sender in _identities(participants):
+        if sender in parties:
             raise NotAllowed(f"{what} is led by {lead}, which alone can end it here; tell its lead")
         raise NotAllowed(f"{sender} takes no part in {what}")
 
@@ -182,7 +183,7 @@ class TaskTerminator:
         lost = await bookings.restore(connection, [run.id], now)
         await bookings.tell_leads(connection, lost, now)
         await notices.notify(connection, "run", run.id, run.task, end.state)
-        others = _identities(run.participants) - {self._identity, sender}
+        others = run.parties - {self._identity, sender}
         receivers = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
         body = _without_winner(end).model_dump(mode="json")
         await outbox.post(connection, sorted(receivers), outbox.MessageKind.RUN_END, body, now)
@@ -263,7 +264,7 @@ class TaskTerminator:
         found = await tasks.fetch(connection, end.task)
         if found is None:
             return False
-        self._require_authority(sender, found.lead, found.terms.participants, f"task {end.task}")
+        self._require_authority(sender, found.lead, _identities(found.terms), f"task {end.task}")
         return await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:
@@ -385,7 +386,7 @@ class TaskTerminator:
                 mode="json"
             )
             led = run.lead == self._identity
-            receivers = (_identities(run.participants) if led else {run.lead}) - {self._identity}
+            receivers = (run.parties if led else {run.lead}) - {self._identity}
             posts += [
                 OutgoingMessage(node, outbox.MessageKind.RUN_END, end) for node in sorted(receivers)
             ]
@@ -411,7 +412,7 @@ class TaskTerminator:
     ) -> None:
         for over in every:
             await notices.notify(connection, "task", over.task, over.state)
-            others = _identities(over.participants) - {self._identity}
+            others = over.parties - {self._identity}
             reason = over.reason or schedule_over()
             end = TaskEnd(task=over.task, state=over.state, reason=reason[:1000])
             body = end.model_dump(mode="json")
@@ -500,7 +501,7 @@ class TaskTerminator:
     ) -> list[OutgoingMessage]:
         """Return the messages about the end of a task: from its lead to all others, or to it."""
         led = task.lead == self._identity
-        receivers = (_identities(task.terms.participants) if led else {task.lead}) - {
+        receivers = (_identities(task.terms) if led else {task.lead}) - {
             self._identity,
             sender,
         }
@@ -516,8 +517,8 @@ def _retry_pause(attempts: int) -> int:
     return 0 if further <= 0 else min(_AGAIN_FIRST << min(further - 1, 20), _AGAIN_MOST)
 
 
-def _identities(participants: Iterable[Participant]) -> set[str]:
-    return {participant.node for participant in participants}
+def _identities(terms: TaskTerms) -> set[str]:
+    return {party.node for party in terms.parties}
 
 
 def _without_winner(end: RunEnd) -> RunEnd:

@@ -33,6 +33,7 @@ from node.runtime.batching import Batcher
 from node.sharing.host_limits import LimitKeeper
 from node.sharing.lead_share_use import ShareEnforcer
 from node.sharing.quota_use import LimitEnforcer
+from node.sharing.resources import ResourceCounter
 from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
 from node.store.core import Core
@@ -60,8 +61,11 @@ class TimeLine:
         self._database = core.database
         self._shares = ShareEnforcer(core)
         self.limits = LimitEnforcer(core, limits)
-        self._proposals = Proposals(core, self._shares, self.limits)
-        self._holds = HoldBooker(core, needs_port, duration_with, rng, self._shares, self.limits)
+        resources = ResourceCounter(core, limits)
+        self._proposals = Proposals(core, self._shares, self.limits, resources)
+        self._holds = HoldBooker(
+            core, needs_port, duration_with, rng, self._shares, self.limits, resources
+        )
         self._rulings = RulingApplier(core)
         self._proposal_batches = Batcher(
             self._proposals.answer,

@@ -22,7 +22,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from uuid import UUID
 
-from node.model import ports
+from node.model import ports, times
 from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask, contradiction
@@ -57,12 +57,15 @@ from node.model.wire.participants import (
     HoldRequest,
     HostLimit,
     Refusal,
+    ResourceTaken,
     RunRequest,
+    limit_obstacle,
 )
 from node.model.wire.tasks import PRIORITY_MAX
 from node.runtime.settings import Settings
 from node.sharing.lead_share_use import ShareEnforcer
 from node.sharing.quota_use import LimitEnforcer
+from node.sharing.resources import AdmittedRuns, ResourceCounter
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.core import Core
@@ -80,7 +83,7 @@ ToolFigure = Callable[[HeldTask, str], int]
 class HoldBooker:
     """Books holds on this node's time line."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what is asked before a run is booked
         self,
         core: Core,
         needs_port: ToolFigure,
@@ -88,6 +91,7 @@ class HoldBooker:
         rng: random.Random,
         shares: ShareEnforcer,
         limits: LimitEnforcer,
+        resources: ResourceCounter,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports this node must assign.
 
@@ -95,6 +99,7 @@ class HoldBooker:
         """
         self._shares = shares
         self._limits = limits
+        self._resources = resources
         self._duration_with = duration_with
         self._identity = core.identity
         self._database = core.database
@@ -172,6 +177,8 @@ class HoldBooker:
         introduced = replace(task.introduced, priority_max=most, any_time=is_outside(hold.lead))
         if max(run.ends_at - run.starts_at for run in hold.request.runs) <= introduced.duration:
             return introduced
+        if task.participant is None and not task.led_here:
+            return replace(introduced, duration=times.LATEST)  # no tool of this host measures
         longest = max(introduced.duration, self._duration_with(task, hold.request.tool))
         return replace(introduced, duration=longest)
 
@@ -182,13 +189,15 @@ class HoldBooker:
 
         The order of the steps is essential:
 
-        1. Find consecutive ports. An exchange that gets none must not displace anything.
+        1. Find consecutive ports. An exchange that gets none must not displace anything. Lock the
+           resources that are taken, before any run.
         2. Give up earlier attempts of the same slots, because they may occupy the time.
-        3. Leave out runs that the limits of this host do not admit, and those in time that is kept
-           for other leads: they must not displace anything.
+        3. Leave out runs that the limits of this host do not admit, those in time that is kept for
+           other leads, and those that find too little of a resource: they must not displace
+           anything.
         4. Set aside runs that give way: the exclusion constraint counts them until then.
         5. Delete the waiting rows of slots led here: they have the ids that are inserted next.
-        6. Insert the runs. The constraint decides which ones have time.
+        6. Insert the runs, and what they take. The constraints decide which ones have time.
         7. Undo steps 4 and 5 for the runs that were not inserted.
 
         Only then is it known who needs a single port, and what refused runs have in their way.
@@ -202,13 +211,16 @@ class HoldBooker:
             refused.keys(),
             now,
         )
+        numbers = await self._resources.lock(connection, new)
         wanted, superseding_reasons = await supersede(connection, wanted, now)
         wanted, limited = await self._limits.admit(connection, wanted)
         wanted, kept = await self._shares.admit(connection, wanted, now)
-        earliest = now + self._settings.start_margin
-        aside = await bookings.set_aside(connection, wanted, earliest, now)
+        admitted = await self._resources.admit(connection, wanted, numbers, now)
+        wanted = admitted.wanted
+        aside = await self._set_aside(connection, admitted, now)
         waiting = await _delete_waiting(connection, new)
         held = await bookings.book(connection, wanted, now)
+        await self._resources.take(connection, wanted, held)
         await _restore_waiting(connection, new, waiting, held, now)
         await _restore_needlessly_set_aside(connection, aside, held, now)
         exchanges = {hold.exchange for hold, _ in new if not held.isdisjoint(hold.runs)}
@@ -217,6 +229,7 @@ class HoldBooker:
             **superseding_reasons,
             **kept,
             **limited,
+            **admitted.refused,
             **self._ports.refusals(new, needed, lacking),
             **refused,
         }
@@ -229,6 +242,14 @@ class HoldBooker:
             )
             for hold, task in new
         }
+
+    async def _set_aside(
+        self, connection: Connection, admitted: AdmittedRuns, now: int
+    ) -> Counter[UUID]:
+        """Set aside the runs that give way, by what they take or by their time."""
+        aside = await self._resources.set_aside(connection, admitted, now)
+        earliest = now + self._settings.start_margin
+        return aside + await bookings.set_aside(connection, admitted.wanted, earliest, now)
 
     def _runs_within_horizon(
         self, new: Sequence[NewHold], refused: AbstractSet[UUID], now: int
@@ -286,12 +307,14 @@ class HoldBooker:
         # with a rank below all that exist reports every one of them as an obstacle.
         displacing_nothing = TimelineQuestion(
             windows=windows,
-            scheduling_class=task.scheduling_class,
+            scheduling_class=task.occupying,
             duration=task.introduced.duration,
             priority=request.priority,
             earliest=now,
             latest=last,
-            closed=inadmissible_spans(_applicant(task, hold), reserved),
+            closed=[]
+            if task.participant is None
+            else inadmissible_spans(_applicant(task, hold), reserved),
             rank=PEER - 1,
         )
         yielding = None if request.yielding is None else frozenset(request.yielding)
@@ -305,7 +328,7 @@ class HoldBooker:
             is not None
             and not isinstance(blocker, KeptTime | LimitedTime)
         }
-        in_the_way |= _closures(refused, reasons, now)
+        in_the_way |= _closures(refused, reasons, hold.lead, now)
         return tuple(
             Refusal(
                 run=run.run,
@@ -386,16 +409,17 @@ class PortAssigner:
 def _closures(
     refused: Sequence[RunRequest],
     reasons: Mapping[UUID, Reason | KeptTime | LimitedTime],
+    lead: str,
     now: int,
 ) -> dict[int, ReportedObstacle]:
-    """Return, by number of the refused run, the time that shares or limits close to it."""
+    """Return, by number of the refused run, what shares, limits, or resources close to it."""
     closed: dict[int, ReportedObstacle] = {}
     for index, run in enumerate(refused):
         match reasons.get(run.run):
             case KeptTime() as kept:
                 closed[index] = AboveShare.of(index, kept, run.starts_at, now)
             case LimitedTime() as limit:
-                closed[index] = HostLimit.of(index, limit)
+                closed[index] = limit_obstacle(index, limit, lead)
             case _:
                 pass
     return closed
@@ -509,7 +533,7 @@ def _why_refused(
         return ends_beyond_horizon(latest)
     if in_the_way is None:
         return taken_a_moment_ago()
-    if isinstance(in_the_way, AboveShare | HostLimit):
+    if isinstance(in_the_way, AboveShare | HostLimit | ResourceTaken):
         return in_the_way.why()
     if isinstance(in_the_way, Closure):
         return time_is_closed(in_the_way.why())

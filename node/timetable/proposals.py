@@ -47,9 +47,12 @@ from node.model.wire.participants import (
     Obstacle,
     Proposal,
     ProposalRequest,
+    ResourceTaken,
+    limit_obstacle,
 )
 from node.sharing.lead_share_use import ShareEnforcer
 from node.sharing.quota_use import LimitedRequest, LimitEnforcer
+from node.sharing.resources import ResourceCounter
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask, Hold
 from node.store.core import Core
@@ -61,14 +64,20 @@ _SOON = 2 * times.SECOND
 _RANGES_TOGETHER_MAX = 100_000
 """Maximum number of free ranges in the answers to one message, beside one for each window."""
 
-ReportedObstacle = Obstacle | Closure | AboveShare | HostLimit
+ReportedObstacle = Obstacle | Closure | AboveShare | HostLimit | ResourceTaken
 """An obstacle in a window, as a lead may know it."""
 
 
 class Proposals:
     """Computes proposals for this node's time line."""
 
-    def __init__(self, core: Core, shares: ShareEnforcer, limits: LimitEnforcer) -> None:
+    def __init__(
+        self,
+        core: Core,
+        shares: ShareEnforcer,
+        limits: LimitEnforcer,
+        resources: ResourceCounter,
+    ) -> None:
         """Cache nothing before a notification has been heard; ``shares`` are those of leads."""
         self._identity = core.identity
         self._database = core.database
@@ -76,6 +85,7 @@ class Proposals:
         self._settings = core.settings
         self._shares = shares
         self._limits = limits
+        self._resources = resources
         self._calendar = Calendar()
         self._listening = False
         self._reserved: list[ReservationSpan] = []
@@ -106,9 +116,9 @@ class Proposals:
         """
         request = hold.request
         spans = {run.run: (run.starts_at, run.ends_at) for run in request.runs}
-        if blockers(task.scheduling_class):
+        if blockers(task.occupying):
             held = [spans[run] for run in answered.held]
-            self._calendar.take(task.scheduling_class, request.priority, hold.rank, held)
+            self._calendar.take(task.occupying, request.priority, hold.rank, held)
         for refusal in answered.refused:
             self._calendar.give_back(spans[refusal.run])
 
@@ -124,6 +134,7 @@ class Proposals:
             reserved = await self._reserved_spans(connection, now)
             kept = await self._shares.time_kept_from(connection, requests, now)
             limited = await self._limits.limited_requests(connection, requests, now)
+            limited = await self._resources.left_to(connection, limited, now)
             questions = self._timeline_questions(limited, reserved, kept, now)
             limited = [_with_share(it, share) for it, (_, share) in zip(limited, kept, strict=True)]
             free, runs = await self._free_and_blocking(connection, questions, now)
@@ -165,7 +176,7 @@ class Proposals:
         return [
             AboveShare.of(window, each, question.windows[window][0], now)
             if isinstance(each, KeptTime)
-            else HostLimit.of(window, each)
+            else limit_obstacle(window, each, lead)
             if isinstance(each, LimitedTime)
             else obstacle(window, each, lead, own=self._identity)
             for window, each in in_the_way
@@ -212,16 +223,22 @@ class Proposals:
         )
         return TimelineQuestion(
             windows=request.windows,
-            scheduling_class=request.scheduling_class,
+            scheduling_class=(
+                SchedulingClass.BACKGROUND if request.keeps_only else request.scheduling_class
+            ),
             duration=request.duration,
             priority=request.priority,
             earliest=now + self._settings.start_margin,
             latest=now + self._settings.horizon,
-            closed=[*inadmissible_spans(applicant, reserved), *closed],
+            closed=[
+                *([] if request.keeps_only else inadmissible_spans(applicant, reserved)),
+                *closed,
+            ],
             yielding=None if request.yielding is None else frozenset(request.yielding),
             rank=limited.rank,
             left_out=None if request.leaving_out is None else (request.leaving_out, lead),
             partly=bool(request.partly),
+            taken=limited.taken,
         )
 
     async def _free_and_blocking(

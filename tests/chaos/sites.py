@@ -334,7 +334,7 @@ async def _make(
     state = (disk.directory if disk else work) / name
     state.mkdir(mode=0o711 if up else 0o700)
     (state / "results").mkdir()
-    (state / "limits.toml").write_text(EVERYTHING)
+    (state / "limits.toml").write_text(f'{EVERYTHING}[[resource]]\nname = "link"\nnumber = 2\n')
     if up:
         server = Server(
             PrivateCluster(state / "postgres", binaries), "parley", binaries, ours=False

@@ -16,6 +16,8 @@ _PRIORITIES = (0, 0, 0, 1, 5, 10)
 _FIRST = 40 * times.MINUTE
 _LAST = (HORIZON_H - 1) * times.HOUR
 _SLIPS_SOON = (10, 30, 60)
+_TAKING = 0.15
+"""The part of the tasks whose runs take of a resource, of which every node keeps two."""
 _ARCHIVED = ("all", "all", "succeeded", "failed")
 Json = dict[str, Any]
 
@@ -62,7 +64,10 @@ def wish(rng: random.Random, lead: Place, places: list[Place], now: int, referen
     if rng.random() < 0.75 and lead not in participants:
         participants[rng.randrange(count)] = lead
     made = rng.choices((_single, _batch, _soon), (42, 26, 32))[0]
-    return made(rng, lead, participants, now, reference)
+    wished = made(rng, lead, participants, now, reference)
+    if rng.random() < _TAKING:
+        wished.document["takes"] = [f"link@{rng.choice(places).name}:{rng.choice((1, 1, 2))}"]
+    return wished
 
 
 def _single(

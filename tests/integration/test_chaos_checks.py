@@ -254,6 +254,19 @@ async def test_an_overlap_is_found(scene: Scene, hours: int, state: str) -> None
     assert await scene.violated() == {"overlaps"}
 
 
+async def test_too_much_taken_of_a_resource_is_found(scene: Scene) -> None:
+    """A resource of which more is taken at an instant than there is, is found at its keeper."""
+    await scene.on("a", "INSERT INTO resource (name, number) VALUES ('link-x', 2)")
+    await scene.on(
+        "a",
+        "INSERT INTO resource_use (run_id, resource, amount, during) "
+        "SELECT id, 'link-x', 2, during FROM run WHERE state = 'booked' LIMIT 1",
+    )
+    assert await scene.violated() == set()
+    await scene.on("a", "UPDATE resource SET number = 1")
+    assert await scene.violated() == {"resources"}
+
+
 async def test_more_runs_than_a_task_may_have_are_found(scene: Scene) -> None:
     """A task with runs of more slots than its schedule allows is found at its lead."""
     await scene.both("UPDATE task SET schedule = schedule || '{\"max_runs\": 1}'")
@@ -684,7 +697,7 @@ def test_every_invariant_is_planted() -> None:
         *_ALONE,
         *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "at_once", "displaced"),
         *("two_of_a_slot", "surplus", "changed", "merged", "ended", "archived", "over_too_early"),
-        *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
+        *("promised", "cancelled_tasks", "cancelled_runs", "asked_once", "resources"),
         *PLANTED_IN_WORLDS,
     }
     assert planted == set(CHECKS)

@@ -44,6 +44,7 @@ VIEWS = (
 INTERNAL = (
     "limit_account",
     "limit_used",
+    "resource_taken",
 )
 """Views that triggers use."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
     a = await world.site("a")
     task = introduction([a], schedule=ONCE)
     await a.keep(task, a)
-    stale = [task.participants[0].model_copy(update={"node": "old"})]
+    old = task.participants[0].model_copy(update={"node": "old"})
     now = a.clock.now()
     async with a.database.transaction() as connection:
         [claimed] = await planning.claim(
@@ -60,7 +61,8 @@ async def test_an_edit_under_way_is_not_overwritten(world: World) -> None:
         await changes.fence(edit, [task.task], now)
         async with a.database.transaction() as connection:
             [(process,)] = await connection.fetch("SELECT pg_backend_pid()")
-            learned = asyncio.create_task(planning.set_participants(connection, claimed, stale))
+            stale = replace(claimed, terms=claimed.terms.with_parties([old]))
+            learned = asyncio.create_task(planning.set_participants(connection, stale))
             while not await edit.fetchval("SELECT pg_blocking_pids($1)", process):
                 pass
             await edit.execute("COMMIT")

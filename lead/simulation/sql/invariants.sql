@@ -119,6 +119,12 @@ SELECT
 FROM pool_task INNER JOIN public.task AS wanted ON pool_task.task_id = wanted.id
 WHERE wanted.state = 'active'
 
+-- uses_here --
+SELECT
+    (SELECT node.name FROM node WHERE node.is_self) AS node, taken.run_id AS id, taken.resource, taken.amount,
+    resource.number, taken.starts_at, taken.ends_at
+FROM resource_taken AS taken INNER JOIN resource ON taken.resource = resource.name
+
 -- occupied --
 -- The time a run has, or had: to its booked end, or to when its part was over.
 SELECT
@@ -171,6 +177,9 @@ CREATE TABLE seat (
 );
 CREATE TABLE pool_task (
     node text, id uuid, starts timestamptz, repeat interval, last timestamptz, created_at timestamptz
+);
+CREATE TABLE use (
+    node text, id uuid, resource text, amount integer, number integer, starts_at timestamptz, ends_at timestamptz
 );
 -- Attempts that are known to have been planned, though their lead may have deleted them since.
 CREATE TABLE known (node text, task_id uuid, slot timestamptz, attempt integer);
@@ -253,6 +262,17 @@ FROM (
 WHERE
     lived.scheduling_class = 'exclusive' AND lived.starts_at < greatest(lived.exclusive_until, lived.normal_until)
     OR lived.scheduling_class = 'normal' AND lived.starts_at < lived.exclusive_until
+
+-- always_resources --
+-- Never more than its number was taken of a resource: a sum can only be too large where a run begins.
+SELECT use.node, use.id::text, format('%s of %s taken of resource %s at %s', sum(other.amount), use.number, use.resource, use.starts_at) AS what
+FROM use
+INNER JOIN use AS other
+    ON
+        use.node = other.node AND use.resource = other.resource
+        AND other.starts_at <= use.starts_at AND use.starts_at < other.ends_at
+GROUP BY use.node, use.id, use.resource, use.number, use.starts_at
+HAVING sum(other.amount) > use.number
 
 -- always_old_holds --
 -- No hold is older than twice its life.

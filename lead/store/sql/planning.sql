@@ -56,7 +56,7 @@ RETURNING
     campaign.level = 10 OR campaign.preemptor AS privileged,
     campaign.level,
     due.taken_from,
-    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user;
+    task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user, task.keepers, task.lead;
 
 -- count_takeovers --
 -- A process took tasks over from others, whose leases had run out.
@@ -371,7 +371,7 @@ SELECT id FROM task WHERE id = ANY($1::uuid []) ORDER BY id FOR NO KEY UPDATE;
 
 -- set_participants --
 -- Not for a worker that lost its lease.
-UPDATE task SET participants = $2, tool = $3, duration = $4
+UPDATE task SET participants = $2, tool = $3, duration = $4, keepers = $6
 FROM planning
 WHERE task.id = $1 AND planning.task_id = task.id AND planning.lease_epoch = $5
 RETURNING task.id;
@@ -383,7 +383,7 @@ RETURNING task.id;
 -- "given_up" has those of the runs that this node took for over while its clock was ahead, and that nobody has measured.
 SELECT
     task.id, task.state::text, task.revision,
-    task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', true)) AS accepted,
+    parties(task) @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', true)) AS accepted,
     NOT EXISTS (
         SELECT FROM negotiation
         WHERE
@@ -415,8 +415,8 @@ LEFT JOIN run
 WHERE
     task.lead = (SELECT identity FROM node WHERE is_self)
     AND task.state IN ('active', 'paused')
-    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text))
-    AND NOT task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', false))
+    AND parties(task) @> jsonb_build_array(jsonb_build_object('node', $1::text))
+    AND NOT parties(task) @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', false))
     AND task.id > $5
 GROUP BY task.id
 ORDER BY task.id

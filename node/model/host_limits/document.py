@@ -23,7 +23,7 @@ A file looks like this::
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Any, Final, Literal
 
@@ -40,6 +40,7 @@ from node.model.host_limits.rules import HostLimits, Rule, TargetSet, Who
 from node.model.lead_shares import OTHERS, LeadShares
 from node.model.predicates import Predicate, conditions, parse
 from node.model.ranks import OWN, PEER
+from node.model.resources import NUMBER_MAX, RESOURCE
 from node.model.similar import suggestion
 from node.model.targets import Network
 from node.model.toml import parse_toml
@@ -276,6 +277,13 @@ class CapDocument(Document):
     tasks: Count | None = None
 
 
+class ResourceDocument(Document):
+    """A counted resource of the fleet that this node keeps, ``[[resource]]``."""
+
+    name: Annotated[str, Field(pattern=RESOURCE)]
+    number: Annotated[int, Field(gt=0, le=NUMBER_MAX, strict=True)]
+
+
 class LimitsDocument(Document):
     """The whole file."""
 
@@ -284,6 +292,7 @@ class LimitsDocument(Document):
     targets: dict[Name, TargetsDocument] = Field(default_factory=dict, max_length=1000)
     rule: tuple[RuleDocument, ...] = Field((), max_length=1000)
     cap: tuple[CapDocument, ...] = Field((), max_length=100)
+    resource: tuple[ResourceDocument, ...] = Field((), max_length=100)
     shares: dict[str, Share] | None = Field(None, min_length=1, max_length=LEADS_MAX)
 
 
@@ -313,6 +322,7 @@ def parse_limits(text: str) -> HostLimits:
         tuple(_rule(number, each, reader, targets) for number, each in enumerate(document.rule)),
         tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
         _shares(document.shares),
+        {each.name: each.number for each in document.resource},
     )
     faults += _rank_faults(limits)
     if faults:
@@ -405,6 +415,13 @@ def _name_faults(document: LimitsDocument) -> Iterator[FieldFault]:
     """Yield the names that two rules or caps have: what is used is counted by name."""
     named = [(f"/rule/{number}", each.name) for number, each in enumerate(document.rule)]
     named += [(f"/cap/{number}", each.name) for number, each in enumerate(document.cap)]
+    yield from _repeated_names(named)
+    resources = [(f"/resource/{number}", it.name) for number, it in enumerate(document.resource)]
+    yield from _repeated_names(resources)
+
+
+def _repeated_names(named: Iterable[tuple[str, str]]) -> Iterator[FieldFault]:
+    """Yield the second of each two that have a name; each comes with its pointer."""
     places: dict[str, str] = {}
     for pointer, name in named:
         if name in places:

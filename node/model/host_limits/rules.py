@@ -288,12 +288,14 @@ class HostLimits:
     """The limits of a host: groups of nodes, rules in their order, and caps of targets.
 
     ``shares`` are those of leads in its time; without any lead nothing is restricted.
+    ``resources`` are the numbers of the counted resources that the host keeps, by name.
     """
 
     who: Mapping[str, Who]
     rules: tuple[Rule, ...]
     caps: tuple[Cap, ...] = ()
     shares: LeadShares = field(default_factory=lambda: LeadShares({}, 1))
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def groups_of(self, asker: Asker) -> frozenset[str]:
         """Return the groups that a node belongs to: those that name it, or else the others."""

@@ -101,6 +101,16 @@ class GrantedLimits(Document):
     caps: tuple[str, ...] = Field((), description="What one target gets, of all nodes together.")
 
 
+class ResourceState(Document):
+    """A counted resource that this node keeps, and what is taken of it."""
+
+    name: str
+    number: int = Field(description="How much there is.")
+    taken: int = Field(description="How much is taken now.")
+    peak: int = Field(description="The most that is taken at an instant from now on.")
+    runs: int = Field(description="Number of runs that take of it, from now on.")
+
+
 class ShownLimits(Document):
     """The limits of this host that are in force, and whether its file could be read last."""
 
@@ -115,6 +125,9 @@ class ShownLimits(Document):
         description="Open tasks of other nodes that the present limits refuse: they get no time."
     )
     text: str = Field(description="The limits, as in the file.")
+    resources: tuple[ResourceState, ...] = Field(
+        (), description="The counted resources that this node keeps for the whole fleet."
+    )
     given: tuple[GrantedLimits, ...] = Field(
         (), description="For each other node that is known here, what it may have and has used."
     )

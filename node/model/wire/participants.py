@@ -36,14 +36,16 @@ from node.model.reasons import (
     limit_of_rate_used,
     limit_of_runs_at_once_reached,
     reserved,
+    resource_taken,
 )
 from node.model.reservations import ReservationSpan
+from node.model.resources import FullResource
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Host
 from node.model.wire.host_limits import TaskLimit, TaskRoom
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
-from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
+from node.model.wire.tasks import PRIORITY_MAX, Keeper, Participant, Schedule, Takes
 
 BATCH_MAX = 512
 """Maximum number of runs in one exchange."""
@@ -152,7 +154,9 @@ class Introduction(Document):
     duration: Length
     priority: Priority
     participants: Annotated[tuple[Participant, ...], Field(max_length=PARTICIPANTS_MAX)]
-    participant: Place
+    participant: Place | None = Field(
+        description="Its place among them; null if the node only keeps resources."
+    )
     addresses: Annotated[dict[Host, Host], Field(max_length=HOSTS_MAX)]
     schedule: Schedule
     campaign: Word | None
@@ -168,12 +172,29 @@ class Introduction(Document):
         description="Whether to tell what bounds the number of tasks; only in previews, and to "
         "nodes that have the feature of quotas.",
     )
+    keepers: Annotated[tuple[Keeper, ...], Field(max_length=1)] = Field(
+        (),
+        exclude_if=lambda value: not value,
+        description="The node itself, with what runs take of the resources that it keeps; only to "
+        "nodes that have the feature.",
+    )
     secrets: Annotated[dict[str, str], Field(max_length=100)] | None = Field(
         None,
         exclude_if=lambda value: value is None,
         repr=False,
         description="By text that is sealed in the spec, the text itself; only to a participant.",
     )
+
+    @property
+    def place(self) -> int:
+        """The place of a node that takes part.
+
+        :raises ValueError: it only keeps resources.
+        """
+        if self.participant is None:
+            msg = "the node has no place: it only keeps resources"
+            raise ValueError(msg)
+        return self.participant
 
 
 class IntroductionAnswer(Document):
@@ -260,6 +281,16 @@ class ProposalRequest(Document):
         exclude_if=_is_absent,
         description="Whether to tell the longest obstacle of windows that are free for a part, "
         "too; only in previews of several tasks.",
+    )
+    takes: Takes | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="What each run takes of the resources that the node keeps; only to keepers.",
+    )
+    keeps_only: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,
+        description="Whether the node takes no part beside, so that no time of its host is asked.",
     )
 
 
@@ -372,6 +403,48 @@ class HostLimit(Document):
         return host_limit(self.sentence, self.rule)
 
 
+class ResourceTaken(Document):
+    """Time in which too little is left of a resource that the node keeps."""
+
+    window: int = Field(description="Index of the requested window.")
+    resource: str
+    used: int = Field(description="How much is taken at most.")
+    number: int = Field(description="How much there is.")
+    amount: int = Field(description="How much of it a run takes.")
+    run: UUID | None = Field(description="Who takes most of that time, if the asker leads it.")
+    test: str | None
+    starts_at: Micros
+    ends_at: Micros
+
+    @classmethod
+    def of(cls, window: int, each: FullResource, lead: str) -> Self:
+        """Return why that window is closed, as this lead may know it."""
+        by = each.by if each.by is not None and each.by.lead == lead else None
+        return cls(
+            window=window,
+            resource=each.resource,
+            used=each.used,
+            number=each.number,
+            amount=each.amount,
+            run=None if by is None else by.run,
+            test=None if by is None else by.test,
+            starts_at=each.starts_at,
+            ends_at=each.ends_at,
+        )
+
+    def why(self) -> Reason:
+        """Return the reason: ``resource 'link-x': 1 of 1 taken until 2026-…Z, by …``."""
+        taken = self.resource, self.used, self.number, self.ends_at, self.amount
+        return resource_taken(*taken, self.test, self.run)
+
+
+def limit_obstacle(window: int, each: LimitedTime, lead: str = "") -> HostLimit | ResourceTaken:
+    """Return what limits or resources close of a window, as this lead may know it."""
+    if isinstance(each, FullResource):
+        return ResourceTaken.of(window, each, lead)
+    return HostLimit.of(window, each)
+
+
 Amount = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
@@ -431,8 +504,8 @@ class HostLoad(Document):
     holder: Annotated[str, Field(max_length=200)] = Field(
         description="For whom it counts: the lead, or the network of a target."
     )
-    load: Literal["runs", "bps"]
-    most: Amount = Field(description="How much there may be: runs, or bits per second.")
+    load: Literal["runs", "bps", "resource"]
+    most: Amount = Field(description="How much there may be: runs, bits per second, or pieces.")
     amount: Amount = Field(description="How much of it each run of the task takes.")
     used: Annotated[tuple[tuple[Micros, Micros, Amount], ...], Field(max_length=PERIODS_MAX)] = (
         Field((), description="How much there is already, from when to when.")
@@ -445,6 +518,8 @@ class HostLoad(Document):
             yield LimitedTime(start, end, self.name, self._why(end), reached=True)
 
     def _why(self, end: int) -> Reason:
+        if self.load == "resource":
+            return resource_taken(self.name, self.most, self.most, end, self.amount)
         if self.load == "runs":
             return limit_of_runs_at_once_reached(self.name, self.most, end)
         return limit_of_rate_used(self.name, rate_text(self.most), end)
@@ -544,7 +619,7 @@ class LimitReached(Document):
         return campaign_limit(self.sentence, self.campaign)
 
 
-AnyObstacle = Obstacle | Closure | AboveShare | HostLimit | LimitReached
+AnyObstacle = Obstacle | Closure | AboveShare | HostLimit | LimitReached | ResourceTaken
 
 Ranges = Annotated[tuple[Span, ...], Field(max_length=RANGES_MAX + BATCH_MAX)]
 
@@ -633,7 +708,7 @@ class Refusal(Document):
 
     run: UUID
     reason: Sentence
-    obstacle: Obstacle | Closure | AboveShare | HostLimit | None = None
+    obstacle: Obstacle | Closure | AboveShare | HostLimit | ResourceTaken | None = None
 
 
 class HoldAnswer(Document):

@@ -22,6 +22,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.conditions import parse_condition
 from node.model.contexts import ContextWord
+from node.model.resources import NUMBER_MAX, RESOURCE, TAKING
 from node.model.secrets import has_sealed
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import (
@@ -250,6 +251,20 @@ Participants = Annotated[
 """Nodes by name, or a number of nodes of a pool."""
 
 
+TAKES_MAX = 8
+"""Maximum number of resources that a task takes."""
+
+Taking = Annotated[str, Field(pattern=TAKING)]
+Takes = Annotated[
+    dict[
+        Annotated[str, Field(pattern=RESOURCE)],
+        Annotated[int, Field(gt=0, le=NUMBER_MAX, strict=True)],
+    ],
+    Field(min_length=1, max_length=TAKES_MAX),
+]
+"""Amounts by the names of resources of one keeper."""
+
+
 class TaskDocument(Document):
     """A task as posted."""
 
@@ -279,6 +294,13 @@ class TaskDocument(Document):
         examples=[{"b": "interface:eth1"}],
     )
     campaign: Name | None = Field(None, description="The campaign that the task measures for.")
+    takes: tuple[Taking, ...] = Field(
+        (),
+        max_length=TAKES_MAX,
+        description="Counted resources that each of its runs takes: the name, the node that keeps "
+        "it, and the amount if it is not 1. Cannot be edited.",
+        examples=[["link-x@hub", "licence@hub:2"]],
+    )
     reference: Any = Field(
         None,
         description="Any JSON value; stored and shown, never interpreted. Lists leave it out if it "
@@ -358,6 +380,16 @@ PARTICIPANTS = TypeAdapter(tuple[Participant, ...])
 """Reads and writes the participants of a task as the database stores them."""
 
 
+class Keeper(Participant):
+    """A node that keeps resources which the runs of a task take, whether it measures or not."""
+
+    takes: Takes = Field(description="The amount that each run takes, by resource.")
+
+
+KEEPERS = TypeAdapter(tuple[Keeper, ...])
+"""Reads and writes the keepers of a task as the database stores them."""
+
+
 class LatestRun(Document):
     """The latest run of a task that has a result."""
 
@@ -395,6 +427,9 @@ class Task(Document):
     participants: tuple[Participant, ...]
     lead: str = Field(description="Name of the node that plans it.")
     led_here: bool
+    takes: tuple[str, ...] = Field(
+        (), description="Counted resources that each of its runs takes, as far as known here."
+    )
     campaign: str | None
     reference: Any = Field(description="As it was posted. A list leaves out those beyond 4 kB.")
     reference_left_out: bool = Field(

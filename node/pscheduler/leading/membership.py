@@ -156,7 +156,7 @@ class Memberships:
                 return None
         document = posted_document(introduction, task.document, new.tool, new.key, self._place)
         try:
-            await self._host.join(new.task_there, introduction.participant, document)
+            await self._host.join(new.task_there, introduction.place, document)
         except NotAllowed as error:
             return await self._note_refusal(new, f"its limits forbid the task: {error.detail}")
         except RequestError as error:
@@ -207,7 +207,7 @@ class Memberships:
             test=introduction.test,
             spec=introduction.spec,
             test_there=test,
-            participant=introduction.participant,
+            participant=introduction.place,
             tool=tool,
         )
 

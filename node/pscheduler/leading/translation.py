@@ -46,7 +46,7 @@ def translated_task(introduction: Introduction, place_there: str) -> TranslatedT
             "the data shall flow the other way"
         )
         raise NotAllowed(msg)
-    if introduction.participants[introduction.participant].context is not None:
+    if introduction.participants[introduction.place].context is not None:
         raise NotAllowed("a host that runs pScheduler measures in no context of Parley's")
     for name, language in LANGUAGES.items():
         spec = language.from_parley(introduction.test, introduction.spec)
@@ -77,7 +77,7 @@ def _task_in_dialect(
             "pScheduler's server of iperf3 waits for its client no longer than it measures; "
             f"measure for {times.duration_text(_LEAST_MEASURED)} or longer"
         )
-    address = introduction.participants[introduction.participant].address
+    address = introduction.participants[introduction.place].address
     if test in _PAIRS and place_there != address:
         spec = {**spec, "dest-node": place_there}
     return TranslatedTask(test, spec, able)
@@ -99,7 +99,7 @@ def posted_document(
 ) -> Document:
     """Return the task as it is posted to a host: one participant of it at ``place_there``."""
     participants = [each.address for each in introduction.participants]
-    participants[introduction.participant] = place_there
+    participants[introduction.place] = place_there
     document: Document = {
         "test": test,
         "schedule": {},

@@ -595,3 +595,131 @@ RETURN regexp_replace(
     '[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\mPT?\d[0-9WDHMST.]*\M|(?<=\s)\d[0-9.,]*( (d|h|min|s|ms)\M( \d[0-9.,]* (h|min|s)\M)*)?',
     '…', 'g'
 );
+
+ALTER TABLE task ADD COLUMN keepers jsonb NOT NULL DEFAULT '[]';
+COMMENT ON COLUMN task.keepers IS
+'The nodes that keep the counted resources which its runs take: [{node, name, url, address, accepted, reason, takes: {resource: amount}}].
+At its lead all of them, at a keeper only itself. A keeper that is none of the participants holds the runs, and runs nothing.';
+CREATE FUNCTION parties(task task) RETURNS jsonb LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN task.keepers = '[]' OR task.participants = '[]' THEN task.participants ELSE task.participants || task.keepers END;
+COMMENT ON FUNCTION parties(task) IS 'The nodes that book the runs of a task: participants and keepers. A pool task has none of its own.';
+ALTER TABLE run ADD COLUMN takes boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN run.takes IS 'Whether it takes of resources that this node keeps (resource_use).';
+
+---------------------------------------------------------------------------------------------------
+-- Resources: what this node counts for the whole fleet (node/model/resources.py)
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE resource (
+    name text PRIMARY KEY,
+    number integer NOT NULL CHECK (number > 0)
+);
+COMMENT ON TABLE resource IS 'The counted resources that this node keeps, as they were read from the file of its limits.';
+
+CREATE TABLE resource_use (
+    run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
+    resource text NOT NULL,
+    amount integer NOT NULL CHECK (amount > 0),
+    during tstzrange NOT NULL,
+    PRIMARY KEY (run_id, resource)
+);
+COMMENT ON TABLE resource_use IS
+'What runs take of the resources kept here, from the hold until they are over. A hold locks the resources that it takes, in the order
+of their names, before anything else that others may lock.';
+CREATE INDEX resource_use_during ON resource_use USING gist (during);
+
+CREATE VIEW resource_taken AS
+SELECT
+    resource_use.resource, resource_use.amount, resource_use.during, run.id AS run_id, run.task_id, run.starts_at, run.ends_at,
+    run.priority, run.rank, run.state
+FROM resource_use
+INNER JOIN run ON resource_use.run_id = run.id
+WHERE run.state IN ('booked', 'running', 'merging');
+COMMENT ON VIEW resource_taken IS 'What counts of a resource: a run that is set aside for another one takes nothing meanwhile.';
+
+CREATE FUNCTION exceeded_resource(runs uuid []) RETURNS text LANGUAGE sql STABLE
+RETURN (
+    SELECT instant.resource
+    FROM (
+        SELECT own.resource, greatest(own.starts_at, other.starts_at) AS at
+        FROM resource_taken AS own
+        INNER JOIN resource_taken AS other ON own.resource = other.resource AND own.during && other.during
+        WHERE own.run_id = ANY(runs)
+    ) AS instant
+    INNER JOIN resource ON instant.resource = resource.name
+    WHERE resource.number < (
+        SELECT sum(taken.amount) FROM resource_taken AS taken
+        WHERE taken.resource = instant.resource AND taken.during @> instant.at
+    )
+    LIMIT 1
+);
+COMMENT ON FUNCTION exceeded_resource(uuid []) IS 'A resource of which more than its number is taken at an instant of one of these runs; null if none is.';
+
+CREATE FUNCTION check_resource_use() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE exceeded text;
+BEGIN
+    PERFORM FROM resource WHERE name IN (SELECT added.resource FROM added) ORDER BY name FOR NO KEY UPDATE;
+    exceeded := exceeded_resource(ARRAY(SELECT DISTINCT added.run_id FROM added));
+    IF exceeded IS NOT NULL THEN
+        RAISE EXCEPTION 'more is taken of resource % than there is', exceeded
+        USING ERRCODE = 'exclusion_violation', CONSTRAINT = 'run_within_resources', TABLE = 'resource_use';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION check_resource_use() IS
+'Never more than its number is taken of a resource, whoever books. node/sharing/resources.py explains in advance what this refuses.';
+CREATE TRIGGER run_within_resources AFTER INSERT ON resource_use REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION check_resource_use();
+
+CREATE FUNCTION has_resources(run uuid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM FROM resource
+    WHERE name IN (SELECT used.resource FROM resource_use AS used WHERE used.run_id = run)
+    ORDER BY name
+    FOR NO KEY UPDATE;
+    RETURN NOT EXISTS (
+        SELECT
+        FROM resource_use AS own
+        INNER JOIN resource ON own.resource = resource.name
+        CROSS JOIN LATERAL (
+            SELECT greatest(lower(own.during), taken.starts_at) AS at FROM resource_taken AS taken
+            WHERE taken.resource = own.resource AND taken.during && own.during
+        ) AS instant
+        WHERE
+            own.run_id = run
+            AND resource.number < own.amount + (
+                SELECT sum(taken.amount) FROM resource_taken AS taken
+                WHERE taken.resource = own.resource AND taken.during @> instant.at
+            )
+    );
+END
+$$;
+COMMENT ON FUNCTION has_resources(uuid) IS
+'Whether a run that was set aside finds again what it takes. Volatile: of several that come back, each sees those before it.';
+
+CREATE FUNCTION give_back_resources() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM resource_use WHERE run_id = NEW.id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION give_back_resources() IS 'A run that is over takes nothing any more.';
+CREATE TRIGGER run_left_resources AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    old.takes AND old.state IN ('booked', 'set-aside', 'running', 'merging')
+    AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
+)
+EXECUTE FUNCTION give_back_resources();
+
+CREATE FUNCTION tell_given_back() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format(
+        'freed %s %s',
+        (extract(EPOCH FROM lower(OLD.during)) * 1000000)::bigint, (extract(EPOCH FROM upper(OLD.during)) * 1000000)::bigint
+    ));
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_given_back() IS 'Notifies of the span in which there is more of a resource, as tell_freed() does.';
+CREATE TRIGGER resource_given_back AFTER DELETE ON resource_use FOR EACH ROW EXECUTE FUNCTION tell_given_back();

@@ -80,7 +80,12 @@ RETURNING
             run.task_id = task.id AND run.state = ANY($7::run_state [])
             AND run.exchange_id IS DISTINCT FROM asked.exchange
     ) END AS counted, task.generation <> asked.generation AS restored, task.limit_rule, task.limit_refusal, task.run_bytes,
-    task.limit_caps, task.limit_user;
+    task.limit_caps, task.limit_user,
+    CASE WHEN task.keepers <> '[]' THEN (
+        SELECT keeper.value -> 'takes'
+        FROM jsonb_array_elements(task.keepers) AS keeper
+        INNER JOIN node ON keeper.value ->> 'node' = node.identity AND node.is_self
+    ) END AS takes;
 
 -- task_standings --
 -- Why accept_epochs did not find a task.
@@ -115,7 +120,7 @@ FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::b
 INNER JOIN run AS earlier ON wanted.task_id = earlier.task_id AND wanted.slot = earlier.slot
 LEFT JOIN exchange ON earlier.exchange_id = exchange.id
 WHERE
-    earlier.participant IS NOT NULL
+    (earlier.participant IS NOT NULL OR earlier.takes)
     AND (
         (
             wanted.attempt > earlier.attempt
@@ -196,9 +201,11 @@ INSERT INTO run (
 SELECT
     wanted.id, wanted.task_id, wanted.exchange_id, wanted.slot, wanted.attempt, wanted.participant,
     wanted.scheduling_class, wanted.priority, wanted.rank, wanted.starts_at, wanted.ends_at,
-    CASE wanted.scheduling_class
-        WHEN 'exclusive' THEN int8range(NULL, NULL)
-        WHEN 'normal' THEN int8range(number, number, '[]')
+    CASE WHEN wanted.participant IS NOT NULL THEN
+        CASE wanted.scheduling_class
+            WHEN 'exclusive' THEN int8range(NULL, NULL)
+            WHEN 'normal' THEN int8range(number, number, '[]')
+        END
     END,
     'booked', $1, $1
 FROM (
@@ -232,7 +239,8 @@ FROM (
         INNER JOIN reservation ON reserved.reservation_id = reservation.id AND reservation.pool IS NULL
         INNER JOIN task ON exchange.task_id = task.id
         WHERE
-            reserved.during && tstzrange(wanted.starts_at, wanted.ends_at)
+            exchange.participant IS NOT NULL
+            AND reserved.during && tstzrange(wanted.starts_at, wanted.ends_at)
             AND NOT admits(
                 reservation.access, task.id, task.lead, task.lead = (SELECT node.identity FROM node WHERE node.is_self),
                 task.campaign, task.test, exchange.scheduling_class::scheduling_class,
@@ -292,6 +300,7 @@ WHERE
     displaced_by = ANY($1::uuid [])
     AND state = 'set-aside'
     AND starts_at > $2
+    AND (NOT takes OR has_resources(id))
     AND NOT EXISTS (
         SELECT FROM run AS other
         WHERE
@@ -457,7 +466,7 @@ LIMIT $3;
 WITH asked AS (
     SELECT
         negotiation.id,
-        $3::text IS NULL OR task.participants @> jsonb_build_array(jsonb_build_object('node', $3::text)) AS concerned
+        $3::text IS NULL OR parties(task) @> jsonb_build_array(jsonb_build_object('node', $3::text)) AS concerned
     FROM negotiation
     INNER JOIN task ON negotiation.task_id = task.id
     WHERE negotiation.id = $1

@@ -11,7 +11,12 @@ INNER JOIN task ON run.task_id = task.id
 INNER JOIN exchange ON run.exchange_id = exchange.id
 WHERE
     run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < $2
-    AND (run.starts_at >= $1 OR run.participant IS NULL) AND run.id <> ALL($3::uuid [])
+    AND (
+        CASE
+            WHEN run.participant IS NULL THEN task.lead = (SELECT node.identity FROM node WHERE node.is_self)
+            ELSE run.starts_at >= $1
+        END
+    ) AND run.id <> ALL($3::uuid [])
 ORDER BY run.starts_at
 LIMIT 1000;
 
@@ -83,6 +88,7 @@ SELECT id FROM task WHERE id IN (SELECT task_id FROM run WHERE run.id = ANY($1::
 SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
     task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration,
+    ARRAY(SELECT keeper.value ->> 'node' FROM jsonb_array_elements(task.keepers) AS keeper) AS keepers,
     coalesce(run.tool, task.tool) AS tool, task.revision, task.campaign, task.reference,
     (extract(EPOCH FROM (task.schedule ->> 'repeat')::interval) * 1000000)::bigint AS repeat,
     task.schedule ->> 'cron' AS cron, task.schedule ->> 'timezone' AS timezone,
@@ -204,7 +210,7 @@ WHERE
         task.lead = $1
         OR (
             task.lead = (SELECT identity FROM node WHERE is_self)
-            AND task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text))
+            AND parties(task) @> jsonb_build_array(jsonb_build_object('node', $1::text))
         )
     );
 

@@ -3,11 +3,11 @@
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
     addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes,
-    limit_caps, requester, limit_user, limit_address, limit_refusal, limit_bound
+    limit_caps, requester, limit_user, limit_address, limit_refusal, limit_bound, keepers
 )
 VALUES (
     $1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-    $23, $24, $25, $26
+    $23, $24, $25, $26, $27
 )
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
@@ -29,7 +29,8 @@ ON CONFLICT (id) DO UPDATE SET
     limit_user = excluded.limit_user,
     limit_address = excluded.limit_address,
     limit_refusal = excluded.limit_refusal,
-    limit_bound = excluded.limit_bound
+    limit_bound = excluded.limit_bound,
+    keepers = excluded.keepers
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
@@ -67,7 +68,7 @@ SELECT
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
     task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task, task.requester, task.limit_user,
-    task.limit_address, task.limit_bound
+    task.limit_address, task.limit_bound, task.keepers
 FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
@@ -133,7 +134,7 @@ FOR UPDATE;
 SELECT id FROM task
 WHERE
     lead = $1 AND state IN ('active', 'paused')
-    AND participants @> jsonb_build_array(jsonb_build_object('node', $2::text))
+    AND parties(task) @> jsonb_build_array(jsonb_build_object('node', $2::text))
 ORDER BY id
 LIMIT $3
 FOR UPDATE;
@@ -147,7 +148,7 @@ SELECT
     task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
     task.tool, task.tools, task.scheduling_class::text, task.duration, task.priority, task.participants,
     task.participant, task.addresses, task.schedule, task.campaign, task.created_at, task.revision,
-    task.paused_at, task.ended_at, task.parent, task.requester,
+    task.paused_at, task.ended_at, task.parent, task.requester, task.keepers,
     CASE WHEN NOT long.left_out THEN task.reference END AS reference,
     long.left_out AS reference_left_out,
     pool_task.request AS pool,
@@ -346,7 +347,7 @@ WHERE
     planning.task_id = task.id
     AND task.id = ANY($1::uuid [])
     AND task.state = 'active'
-    AND task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text))
+    AND parties(task) @> jsonb_build_array(jsonb_build_object('node', $2::text))
     AND planning.plan_at > $3
     AND (
         planning.lease_until IS NOT NULL
@@ -378,12 +379,12 @@ WHERE
             )
     )
     AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
-RETURNING task.id, task.participants, task.state::text, task.reason;
+RETURNING task.id, ARRAY(SELECT party.value ->> 'node' FROM jsonb_array_elements(parties(task)) AS party) AS parties, task.state::text, task.reason;
 
 -- followers_over --
 -- Tasks that follow another one end after that one, and as it did. They have nothing to plan most of the time, and there may
 -- be many of them, so they are looked at apart.
-SELECT task.id, task.participants, task.follows, followed.state::text, followed.reason
+SELECT task.id, ARRAY(SELECT party.value ->> 'node' FROM jsonb_array_elements(parties(task)) AS party) AS parties, task.follows, followed.state::text, followed.reason
 FROM task
 INNER JOIN planning ON task.id = planning.task_id AND planning.plan_at IS NULL AND planning.follower
 LEFT JOIN task AS followed ON task.follows = followed.id
