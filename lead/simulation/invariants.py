@@ -26,6 +26,7 @@ SQL = Queries("lead.simulation", "history")
 
 NAMES = (
     "no forbidden overlap on any node",
+    "no more is taken of a resource than there is",
     "each run is on all its participants or on none",
     "no hold is older than twice its life",
     "nothing due is missing without a reason",

@@ -207,7 +207,7 @@ async def test_the_plan_is_what_is_booked(fleet: Fleet) -> None:
     assert (plan["outcome"], plan["asked"], plan["placed"]) == ("partly", 6, 3)
     end = times.format_instant(HOUR + times.MINUTE)
     why = f"resource 'link-x': 1 of 1 taken by a run that another node leads until {end}"
-    assert plan["unplaced"][0]["reason"] == f"k: no PT1M free: {why}"
+    assert plan["unplaced"][0]["reason"] == f"k: no 1 min free: {why}"
     assert {each["name"]: each["windows_free"] for each in plan["participants"]} == {"a": 6, "k": 3}
     task = await fleet.post(fleet.a, document)
     assert await starts(fleet.a, task) == [2, 6, 10]
@@ -302,6 +302,36 @@ async def test_time_that_is_over_ends_what_was_kept(fleet: Fleet) -> None:
     assert await fleet.at(fleet.k, "SELECT FROM resource_use") == []
 
 
+async def test_the_limits_tell_what_is_taken(fleet: Fleet) -> None:
+    """The limits of a keeper have what is taken now of each resource, and the most to come."""
+    await limit(fleet.a.node, RANKED_ALIKE + LINK.format(number=3))
+    for takes in ("link-x@a:2", "link-x@a"):
+        await fleet.post(fleet.b, idle("b" if takes[-1] == "a" else "c", takes=takes))
+    status, limits = await fleet.a.ask("GET", "/v1/limits")
+    told = {"name": "link-x", "number": 3, "taken": 0, "peak": 3, "runs": 2}
+    assert (status, limits["resources"]) == (200, [told])
+
+
+async def test_who_was_refused_hears_of_what_is_given_back(fleet: Fleet) -> None:
+    """The database tells of the span in which there is more of a resource again."""
+    task = await fleet.post(fleet.b, idle("b"))
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    async with fleet.k.database.connection() as pooled:
+        connection: Any = pooled
+
+        def hear(*told: Any) -> None:
+            heard.put_nowait(told[-1])
+
+        await connection.add_listener("parley", hear)
+        await fleet.b.ask("DELETE", f"/v1/tasks/{task}")
+        await fleet.plan()
+        told = [await heard.get()]
+        while not told[-1].startswith("freed"):
+            told.append(await heard.get())
+        await connection.remove_listener("parley", hear)
+    assert told[-1] == f"freed {HOUR} {HOUR + times.MINUTE}"
+
+
 async def test_no_keeper_no_run(fleet: Fleet) -> None:
     """A task whose keeper is unknown, or does not keep that, or cannot, is refused with why."""
     status, problem = await fleet.a.ask("POST", "/v1/tasks", idle("a", takes="link-x@nobody"))
@@ -328,7 +358,7 @@ async def test_a_resource_is_given_up_by_its_owner(fleet: Fleet) -> None:
     await limit(fleet.k, EVERYTHING)
     await fleet.later(3 * times.HOUR + times.MINUTE)
     waiting = await fleet.a.rows("SELECT DISTINCT reason FROM run WHERE state = 'waiting'")
-    assert [row[0] for row in waiting] == ["k: no PT1M free: resource 'link-x': 0 of 0 taken"]
+    assert [row[0] for row in waiting] == ["k: no 1 min free: resource 'link-x': 0 of 0 taken"]
     assert len(await fleet.at(fleet.k, "SELECT FROM run WHERE state = 'booked'")) <= booked
 
 
