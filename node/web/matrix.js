@@ -164,20 +164,23 @@ export class Matrix {
 
   #paintSquares(context, view) {
     const seen = this.#seen(view);
-    const { width, height } = this.#size;
     const { cellAt } = this.#content;
     context.save();
     context.beginPath();
     context.rect(this.#left, this.#top, view.width - this.#left, view.height - this.#top);
     context.clip();
     context.textAlign = "center";
+    const squares = [];
     for (let row = seen.rows[0]; row < seen.rows[1]; row += 1) {
-      const y = this.#top + row * height - seen.scrollTop;
       for (let column = seen.columns[0]; column < seen.columns[1]; column += 1) {
         const cell = cellAt(row, column);
-        if (cell) this.#tiles?.paint(context, cell, this.#left + column * width - seen.scrollLeft, y, this.#size);
+        if (cell) squares.push({ cell, row, column });
       }
     }
+    context.save();
+    context.translate(this.#left - seen.scrollLeft, this.#top - seen.scrollTop);
+    this.#tiles?.paint(context, squares, this.#size);
+    context.restore();
     if (this.#chosen) this.#paintChosen(context, seen);
     context.restore();
   }
@@ -332,6 +335,6 @@ export function swatch(look, colours, { isDoubtful = false } = {}) {
   const canvas = element("canvas", { class: "square", width: size.width * density, height: size.height * density, "aria-hidden": "true" });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.scale(density, density);
-  new Tiles(colours, density).paint(context, { look, text: "", isDoubtful }, 0, 0, size);
+  new Tiles(colours, density).paint(context, [{ cell: { look, text: "", isDoubtful }, row: 0, column: 0 }], size);
   return canvas;
 }
