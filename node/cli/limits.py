@@ -85,7 +85,7 @@ async def show(session: ReadingSession, name: str | None) -> None:
       parley limits show b      # what this node may have of b
     """  # noqa: D301 - click's mark for lines to keep
     if name is None:
-        await print_one(session, LIMITS, "/limits", _view)
+        await print_one(session, LIMITS, "/limits", limits_view)
     else:
         await print_one(session, GRANTED, f"/nodes/{quote(name, safe='')}/limits", _granted_view)
 
@@ -114,7 +114,8 @@ async def try_task(session: Session, file: str, lead: str) -> int:
     return 0 if trial.allowed else _REFUSED
 
 
-def _view(shown: Mapping[str, Any]) -> str:
+def limits_view(shown: Mapping[str, Any]) -> str:
+    """Describe the limits of a node for a person: what is known of its file, then its text."""
     place = shown["file"] or "no file: the default"
     lines = [f"# {place}, read at {local_time_text(shown['loaded_at'])}"]
     if shown["fault"]:
@@ -124,7 +125,7 @@ def _view(shown: Mapping[str, Any]) -> str:
     lines += [
         f"# resource {it['name']}: {it['taken']} of {it['number']} taken now, at most {it['peak']} "
         f"by {it['runs']} runs to come"
-        for it in shown["resources"]
+        for it in shown["resources"] or ()
     ]
     return "\n".join([*lines, shown["text"].rstrip("\n")])
 

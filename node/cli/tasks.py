@@ -409,7 +409,7 @@ def task_view(task: Record) -> str:
         ("tool", _tool_text(task)),
         ("class", task["scheduling_class"]),
         ("takes", task["duration"]),
-        ("resources", ", ".join(task["takes"])),
+        ("resources", ", ".join(task["takes"] or ())),
         ("priority", task["priority"] or ""),
         ("campaign", task["campaign"]),
         ("requester", task["requester"]),

@@ -10,6 +10,7 @@ import pytest
 
 from node.api.examples import EXAMPLES
 from node.cli.explain import explanation_view
+from node.cli.limits import limits_view
 from node.cli.nodes import node_view
 from node.cli.output import Record
 from node.cli.runs import run_view
@@ -77,6 +78,12 @@ def test_nodes_of_earlier_versions_are_shown(
     assert later
     early = {name: value for name, value in EXAMPLES[model].items() if name not in later}
     assert len(view(object_of(early))) > len(model.__name__)
+
+
+def test_limits_of_earlier_versions_are_shown() -> None:
+    """The limits of a node that knows no resources are described as well."""
+    early = {"file": "/l.toml", "loaded_at": "2026-12-01T00:00:00Z", "text": "version = 1\n"}
+    assert limits_view(object_of(early)).endswith("\nversion = 1")
 
 
 def test_an_answer_that_nests_without_end_is_that_of_no_node() -> None:
