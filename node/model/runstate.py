@@ -29,11 +29,13 @@ class RunState(StrEnum):
 
 _NEXT: dict[RunState, frozenset[RunState]] = {
     RunState.WAITING: frozenset({RunState.BOOKED, RunState.UNPLACED, RunState.CANCELLED}),
+    # A node that only keeps resources of a run hears of no part: it finishes it after its time.
     RunState.BOOKED: frozenset(
         {
             RunState.WAITING,
             RunState.RUNNING,
             RunState.MERGING,
+            RunState.FINISHED,
             RunState.SET_ASIDE,
             RunState.MISSED,
             RunState.CANCELLED,
