@@ -107,3 +107,5 @@ def test_the_owner_states_resources_in_the_limits() -> None:
     with pytest.raises(InvalidDocument) as refused:
         parse_limits(twice)
     assert [fault.pointer for fault in refused.value.faults] == ["/resource/1/name"]
+    with pytest.raises(InvalidDocument, match='is "link x"; write a letter or digit, then at most'):
+        parse_limits(f'{head}[[resource]]\nname = "link x"\nnumber = 3\n')

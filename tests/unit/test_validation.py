@@ -44,6 +44,12 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
         (CampaignDocument, {"name": "Ops!"}, "/name", 'is "Ops!"; write a small letter, then'),
         (CampaignDocument, {}, "/name", "is required: Its name, such as ops."),
         (
+            TaskDocument,
+            TASK | {"takes": ["link-x"]},
+            "/takes/0",
+            'is "link-x"; write RESOURCE@NODE, or RESOURCE@NODE:AMOUNT for more than 1',
+        ),
+        (
             ArchiveDocument,
             {"name": "a", "archiver": "http", "transform": {"jq": ".", "raw": False}},
             "/transform/raw",

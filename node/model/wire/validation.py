@@ -37,6 +37,10 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^(\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5}|[0-9A-Za-z:_.-]{1,259})$": "HOST or HOST:PORT",
     r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$": "ed25519: and 43 characters, exactly as "
     "parley node show prints it there",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$": "a letter or digit, then at most 62 letters, digits, "
+    "'.', '_' and '-'",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}@[^\s@]{1,253}(:[1-9][0-9]{0,5})?$": "RESOURCE@NODE, or "
+    "RESOURCE@NODE:AMOUNT for more than 1",
     r"^[^\x00-\x1f\x7f]{1,100}$": "one line of 1 to 100 characters",
     r"^[^\x00-\x1f\x7f]{1,200}$": "ID, or ID@NODE with the node that leads the task",
 }
