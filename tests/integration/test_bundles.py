@@ -310,7 +310,7 @@ async def test_only_the_lead_exports_a_run_and_only_while_it_has_it(world: World
         await exported(b.node, run)
     world.clock.advance(400 * times.DAY)
     await a.node.purger.purge(a.node.clock.now())
-    with pytest.raises(NotFound, match="finished runs are deleted with their parts after P"):
+    with pytest.raises(NotFound, match="finished runs are deleted with their parts after 30 d"):
         await exported(a.node, run)
 
 

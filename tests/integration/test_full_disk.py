@@ -34,7 +34,7 @@ async def test_a_file_that_has_no_room(
 ) -> None:
     """A file that cannot be written for want of room is no internal error."""
 
-    async def full(*_: object) -> None:
+    async def full(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "/var/lib/parley/x")
 
     monkeypatch.setattr(a.node.admission, "create", full)
