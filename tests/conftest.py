@@ -15,6 +15,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from itertools import count
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Protocol
 
@@ -49,7 +50,6 @@ settings.load_profile("parley")
 _IDLE_LIMIT_S = 60.0
 _ENDING_S = 20.0
 """The longest that programs of interrupted tests may take to end."""
-_TEMPORARY = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,15 +58,15 @@ def pytest_configure(config: pytest.Config) -> None:
     What a shell starts in the background without job control ignores it, and so do all children.
     """
     if not hasattr(config, "workerinput"):
-        config.stash[_TEMPORARY] = _use_own_temporary_directory()
+        _use_own_temporary_directory()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Nothing of thousands of new tests is garbage; looking for some takes a third of the time.
     gc.disable()
 
 
-def _use_own_temporary_directory() -> Path:
-    """Have this process and all that it starts leave their files in one folder; return it.
+def _use_own_temporary_directory() -> None:
+    """Have this process and all that it starts leave their files in one folder, until it ends.
 
     Every account may use it, as the one that it replaces. Folders of tests stay where they were:
     they are pytest's, which removes them, and longer names are too long for sockets in them.
@@ -76,18 +76,17 @@ def _use_own_temporary_directory() -> Path:
     directory.chmod(0o1777)
     os.environ["TMPDIR"] = str(directory)
     tempfile.tempdir = None
-    return directory
+    # After the folder that multiprocessing itself removes at the end, with priority -100.
+    Finalize(None, _remove, args=(directory,), exitpriority=-200)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_unconfigure(config: pytest.Config) -> None:
+def _remove(directory: Path) -> None:
     """Remove what tests left, as those do that Ctrl-C has ended.
 
     What they started ends with them, but it may write a last file meanwhile.
     """
-    directory = config.stash.get(_TEMPORARY, None)
     until = time.monotonic() + _ENDING_S
-    while directory is not None and directory.exists() and time.monotonic() < until:
+    while directory.exists() and time.monotonic() < until:
         shutil.rmtree(directory, ignore_errors=True)
 
 

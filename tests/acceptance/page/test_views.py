@@ -162,14 +162,15 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
     async with two_hours(browser, a, begin) as (page, pixel_s):
         await page.until(f"{CANVAS}.ariaLabel.includes(': 1 exclusive')")
         await page.evaluate(f"{CANVAS}.focus()")
-        # Runs are counted before they come one by one, and only then can one be chosen; a drawing
-        # that comes meanwhile forgets the choice.
+        # Runs are counted before they come one by one, and only then can one be chosen: until then
+        # the form of a new task opens.
         async with asyncio.timeout(PATIENCE_S):
-            while not await page.evaluate(OPENED):
+            while not (await page.evaluate(OPENED) and "idle" in await page.text("#act-title")):
+                await page.press("Escape")
+                await page.evaluate(f"{CANVAS}.focus()")
                 await page.press("ArrowRight")
                 await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
         await page.until(f"{FORM}.innerText.includes('Nothing is changed yet.')")
-        assert "idle" in await page.text("#act-title")
         await page.press("Escape")
         x = NAMES_PX + ((starts - begin).total_seconds() + 120) / pixel_s
         await drag(page, x, LANE_PX, 200, shift=True)
