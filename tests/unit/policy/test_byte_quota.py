@@ -21,7 +21,7 @@ GIGABYTE = 10**9
         ("50G/P1D", 50 * GIGABYTE, times.DAY, "50G/P1D", "50 GB per day"),
         ("0.5TB/P7D", 500 * GIGABYTE, 7 * times.DAY, "500G/P7D", "500 GB per week"),
         ("1500k/PT1H", 1_500_000, HOUR, "1500k/PT1H", "1.5 MB per hour"),
-        ("12/PT36H", 12, 36 * HOUR, "12/P1DT12H", "12 B per P1DT12H"),
+        ("12/PT36H", 12, 36 * HOUR, "12/P1DT12H", "12 B per 1 d 12 h"),
         ("0/P1D", 0, times.DAY, "0/P1D", "0 B per day"),
     ],
 )
