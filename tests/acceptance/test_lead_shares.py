@@ -82,7 +82,7 @@ async def test_three_leads_have_their_shares(
     }
     most = {"c": await _wanted(c, a, hour + 3 * LENGTH, 27)}
     explained = json.loads((await _done(c, "explain", most["c"]["id"])).out)
-    why = "a: this lead is above its share of 16.7 % here; later, from"
+    why = "a: no 2 min free: this lead is above its share of 16.7 % here; later, from"
     assert why in explained["sentence"]
     most |= {lead.name: await _wanted(lead, a, hour + 3 * LENGTH, 27) for lead in (a, b)}
     booked = {lead.name: 0 for lead in (a, b, c)}
