@@ -43,6 +43,7 @@ FIGURE_NAMES: Mapping[str, Sequence[str]] = {
     "mtu": ("mtu_bytes", "reached"),
     "rtt": (*_delays("rtt"), "loss", "jitter_ms"),
     "simplestream": ("elapsed_ms",),
+    "snmp": tuple(f"{name}{_ANY}" for name in ("rate_bps", "utilisation", "errors", "drops")),
     "tcp": (*_delays("connect"), "loss", "name_ms", "banner_ms"),
     "throughput": ("throughput_bps", "retransmits", "tcp_rtt_mean_ms", "loss", "jitter_ms"),
     "tls": ("handshake_ms", "days_left", "connect_ms", "name_ms"),

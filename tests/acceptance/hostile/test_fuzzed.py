@@ -91,6 +91,7 @@ SPECS: dict[str, Json] = {
     "idle": {},
     "idlebg": {},
     "simplestream": {"dest": "b"},
+    "snmp": {"dest": "127.0.0.1", "interface": "lo"},
     "interface": {},
     "latencybg": {"dest": "b"},
     "mtu": {"dest": "b"},
