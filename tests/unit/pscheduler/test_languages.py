@@ -197,7 +197,11 @@ def test_the_guide_tells_what_is_refused(language: Language) -> None:
 
 def test_secret_members_are_those_of_our_test_of_that_name() -> None:
     """A field that is secret in our specs is so in theirs, under the same name."""
-    marked = {name: secret_fields(test.spec_model) for name, test in plugins.tests().items()}
+    marked = {
+        name: secret_fields(test.spec_model)
+        for name, test in plugins.tests().items()
+        if name in LANGUAGES
+    }
     assert {name: each.secrets for name, each in LANGUAGES.items() if each.secrets} == {
         name: fields for name, fields in marked.items() if fields
     }
