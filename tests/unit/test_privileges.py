@@ -135,14 +135,32 @@ def test_the_choice_is_made_among_those_that_can() -> None:
         here.choose("trace", ("tracepath",), both, tcp)
 
 
+NEEDED: dict[str, dict[str, str]] = {
+    "nuttcp": {"congestion": "host"},
+    "owping": {"responder": "owamp"},
+    "powstream": {"responder": "owamp"},
+}
+"""The fields with which a tool measures, where they are not those of its test's example."""
+
+
 @pytest.mark.parametrize("name", sorted(registry.tools()))
 def test_every_tool_can_what_its_example_asks(name: str) -> None:
-    """Every tool can measure its test's example, except that nuttcp cannot choose ``cubic``."""
+    """Every tool can measure its test's example, but for what it says that it cannot."""
     tool = registry.tools()[name]
-    other = {"congestion": "host"} if name == "nuttcp" else {}
     for test in tool.tests:
         known = registry.tests()[test]
-        assert tool.can(known.spec_model.model_validate({**known.example, **other})) is None
+        spec = known.spec_model.model_validate({**known.example, **NEEDED.get(name, {})})
+        assert tool.can(spec) is None
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_a_tool_says_what_its_example_lacks(name: str) -> None:
+    """A tool that cannot measure its test's example names the field that has to differ."""
+    tool = registry.tools()[name]
+    [field] = NEEDED[name]
+    for test in tool.tests:
+        known = registry.tests()[test]
+        assert field in (tool.can(known.spec_model.model_validate(known.example)) or "")
 
 
 @pytest.mark.parametrize(
