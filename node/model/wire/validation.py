@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from node.model.errors import FieldFault
+from node.model.resources import RESOURCE, TAKING
 from node.model.similar import similar_words, suggestion
 from node.model.wire.fields import KIND
 
@@ -32,6 +33,8 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$": "a letter or digit, then at most 62 letters, digits, "
     "'.', '_', '@' and '-'",
     r"^[A-Za-z0-9][A-Za-z0-9 ._:/@-]{0,62}$": "the name of an interface, as its agent tells it",
+    RESOURCE: "a letter or digit, then at most 62 letters, digits, '.', '_' and '-'",
+    TAKING: "NAME@NODE or NAME@NODE:AMOUNT, such as link@hub:2",
     r"^[!#-\[\]-~]{1,32}$": "at most 32 ASCII characters without spaces, '\"' and '\\'",
     r"^(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(:[0-9]{1,5})?$": "HOST or HOST:PORT",
     r"^(\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5}|[0-9A-Za-z:_.-]{1,259})$": "HOST or HOST:PORT",
