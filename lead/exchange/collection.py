@@ -114,7 +114,7 @@ class PlanMaker:
         if terms is None:
             return plan
         if isinstance(terms, PolicyRefusal):
-            return plan.told_beside(terms.reason)
+            return replace(plan.told_beside(terms.reason), afterwards=terms.afterwards)
         displacing = case.displacing(terms)
         other = await self._choose(displacing, await self.collect(displacing), tentative)
         other = other.without_early(terms, plan)

@@ -54,12 +54,17 @@ class CampaignDisplacement:
     async def once_waited(
         self, connection: Connection, terms: TaskTerms, slots: Sequence[Slot], now: int
     ) -> DisplacementTerms | PolicyRefusal | None:
-        """Return the same for a new task that has waited for as long as an urgent one must."""
+        """Return the same for a new task that has waited for as long as an urgent one must.
+
+        Where nothing may give way even then, the refusal has that as what comes afterwards.
+        """
         at_once = await self.for_slots(connection, terms, slots, 0)
         if not isinstance(at_once, PolicyRefusal) or at_once.rule is not TOO_EARLY:
             return at_once
         delay = self.urgency.delay
         later = await self.for_slots(connection, terms, slots, delay, now + delay)
-        if not isinstance(later, DisplacementTerms):
+        if isinstance(later, PolicyRefusal):
+            return replace(at_once, afterwards=later)
+        if later is None:
             return at_once
         return replace(later, earliest=now + delay, too_early=at_once.reason)

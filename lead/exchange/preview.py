@@ -772,6 +772,8 @@ def _summary(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> Reaso
     """Return the outcome in one sentence, and what participants leave open."""
     participants = [p.name for p in considered.task.terms.participants]
     summary = considered.placed.summary()
+    if (afterwards := considered.plan.afterwards) is not None:
+        summary = summary.beside(afterwards.reason)
     if not considered.placed.choices:
         return summary
     untold = []

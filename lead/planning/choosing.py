@@ -20,6 +20,7 @@ from lead.planning.reserved import ReservedTime
 from lead.planning.retry_times import proposed_retry_times
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
+from lead.policy.verdict import PolicyRefusal
 from node.model.classes import SchedulingClass
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
@@ -102,6 +103,7 @@ class Plan:
     ask again, if a node named one. ``displacing`` is the priority of the runs, and which runs may
     give way to them. With ``failures`` of participants, or ``beyond`` the horizon of one, nothing
     is chosen. ``limited`` tells that limits of the campaign left less time than there is.
+    ``afterwards`` is why nothing gives way either once the task has waited for it, if that is so.
     """
 
     slots: Sequence[Slot] = ()
@@ -114,6 +116,7 @@ class Plan:
     retry_times: Mapping[int, int] = field(default_factory=dict)
     beyond: int | None = None
     limited: bool = False
+    afterwards: PolicyRefusal | None = None
 
     def without_early(self, displacing: DisplacementTerms, before: Plan) -> Plan:
         """Return the plan with what these terms displace, from their earliest start on.

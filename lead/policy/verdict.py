@@ -62,13 +62,14 @@ class PolicyRefusal:
     """One refusal; asking again before ``until`` (µs) is of no use.
 
     ``room_at`` is when a limit has room again as things are booked: for a later run, not for later
-    questions.
+    questions. ``afterwards`` is what refuses once this does no more, if that is known.
     """
 
     rule: RefusalRule
     figures: tuple[tuple[str, Figure], ...]
     until: int | None = None
     room_at: int | None = None
+    afterwards: PolicyRefusal | None = None
 
     @property
     def axis(self) -> Axis:

@@ -343,6 +343,8 @@ def _summary(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart
     failures = [group.considered.placed.failure for group in preview.groups]
     reasons = [why for group in preview.groups for why in group.considered.placed.reasons.values()]
     beside += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
+    afterwards = [group.considered.plan.afterwards for group in preview.groups]
+    beside += dict.fromkeys(each.reason for each in afterwards if each is not None)
     from_later = [it for group in preview.groups if (it := group.considered.gives_way_at)]
     beside += [gives_way_later(min(from_later))] if from_later else []
     if later:

@@ -152,4 +152,5 @@ async def test_a_plan_tells_why_its_campaign_displaces_nothing(world: World) -> 
     await _create(a, "default", "a", "b")
     told = await plan(world, a, _document("outage", "a", "b"))
     assert told.outcome is Outcome.NO_TIME
+    assert "outage is urgent, but has waited 0 of the 10 s" in told.sentence
     assert "may displace runs on 1 more of 2 nodes" in told.sentence
