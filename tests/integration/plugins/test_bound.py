@@ -162,7 +162,7 @@ async def test_tools_leave_by_what_they_are_bound_to() -> None:
 
 
 def test_which_tools_can_be_bound() -> None:
-    """Only programs without such an option cannot be bound (mtr's takes just the address)."""
+    """Only these cannot be bound: what has no such option, or just for the address, as mtr."""
     unable = {
         (name, kind)
         for name, tool in registry.tools().items()
@@ -176,6 +176,8 @@ def test_which_tools_can_be_bound() -> None:
         ("nuttcp", "address"),
         ("procnet", "address"),
         ("scamper", "interface"),
+        ("snmpget", "interface"),
+        ("snmpget", "address"),
         ("tracepath", "interface"),
         ("tracepath", "address"),
     }
