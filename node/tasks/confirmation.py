@@ -183,10 +183,12 @@ class TaskConfirmer:
         if own is not None and answered.rival is not None:
             await self._announcer.meet(own, answered.rival, known.name)
         await self._announcer.learn(known.name, answered)
-        # Once for each node and start: a node that tells a wrong mark again changes nothing.
-        if mark is not None and answered.marked_at is not None and lead not in self._believed:
+        later = answered.marked_at if mark is not None and self.process is not None else None
+        # Once for each node and start: a node that tells a wrong mark again changes nothing. Only
+        # the process that serves the node believes it, since only that one is told of a rival.
+        if later is not None and lead not in self._believed:
             self._believed.add(lead)
-            if await self._database.check_mark(answered.marked_at):
+            if await self._database.check_mark(later):
                 await self.require_original()
         return answered
 

@@ -61,6 +61,24 @@ async def test_a_clone_that_nothing_tells_apart_ends_after_one_exchange(world: W
         copy.announcer.require_here()
 
 
+async def test_only_who_serves_the_node_believes_a_later_mark(world: World) -> None:
+    """A lead apart is told of no rival: the later state that others know may be the original's."""
+    a, _ = await world.two()
+    await a.node.mark_database()
+    await a.node.confirmer.run_once()
+    await a.execute("UPDATE generation SET marked_at = marked_at - interval '1 minute'")
+    assert a.database.marked_at is not None
+    a.database.marked_at -= times.MINUTE
+    generation = a.database.generation
+    await world.restart(a)
+    serving, a.node.confirmer.process = a.node.confirmer.process, None
+    await a.node.confirmer.run_once()
+    assert a.database.generation == generation
+    a.node.confirmer.process = serving
+    await a.node.confirmer.run_once()
+    assert a.database.generation != generation
+
+
 async def test_a_copied_node_asks_before_it_begins(world: World) -> None:
     """Data from another host wait until the last process would have been heard again: it is."""
     original, copy, site = await _twice(world)
