@@ -90,16 +90,17 @@ LANE_PX = 41
 
 
 FORM = "document.getElementById('act-body')"
-OPENED = f"""new Promise((resolve) => {{
+EDITED = """new Promise((resolve) => {
     const end = Date.now() + 1000;
-    const look = () => {{
-        if ({FORM}.innerText.trim()) resolve(true);
+    const [form, title] = ['act', 'act-title'].map((id) => document.getElementById(id));
+    const look = () => {
+        if (form.open && title.innerText.includes('idle')) resolve(true);
         else if (Date.now() > end) resolve(false);
         else setTimeout(look, 16);
-    }};
+    };
     look();
-}})"""
-"""A promise of whether a form is open within a second."""
+})"""
+"""A promise of whether the form of the task is open within a second."""
 
 CALL = f"{FORM}.querySelector('.call pre').textContent"
 CANVAS = "document.querySelector('#timeline-view canvas')"
@@ -165,7 +166,7 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
         # Runs are counted before they come one by one, and only then can one be chosen: until then
         # the form of a new task opens.
         async with asyncio.timeout(PATIENCE_S):
-            while not (await page.evaluate(OPENED) and "idle" in await page.text("#act-title")):
+            while not await page.evaluate(EDITED):
                 await page.press("Escape")
                 await page.evaluate(f"{CANVAS}.focus()")
                 await page.press("ArrowRight")
