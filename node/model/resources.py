@@ -46,6 +46,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from node.model.classes import SchedulingClass
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.quotas import load_steps, loaded_spans
 from node.model.reasons import resource_taken
@@ -74,6 +75,11 @@ def parse_taking(text: str) -> tuple[str, str, int]:
 def taking_text(name: str, keeper: str, amount: int) -> str:
     """Return the text of what a task takes; the inverse of :func:`parse_taking`."""
     return f"{name}@{keeper}" if amount == 1 else f"{name}@{keeper}:{amount}"
+
+
+def occupied_class(scheduling_class: SchedulingClass, *, keeps_only: bool) -> SchedulingClass:
+    """Return the class as which runs occupy a host; they take no time of one that only keeps."""
+    return SchedulingClass.BACKGROUND if keeps_only else scheduling_class
 
 
 @dataclass(frozen=True)

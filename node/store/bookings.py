@@ -43,6 +43,7 @@ from node.model.reasons import (
     not_held_by_all,
     time_lost_meanwhile,
 )
+from node.model.resources import occupied_class
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
@@ -82,7 +83,7 @@ class HeldTask:
     @property
     def occupying(self) -> SchedulingClass:
         """The class as which its runs occupy this host: nothing runs where no part is taken."""
-        return SchedulingClass.BACKGROUND if self.participant is None else self.scheduling_class
+        return occupied_class(self.scheduling_class, keeps_only=self.participant is None)
 
 
 @dataclass(frozen=True)

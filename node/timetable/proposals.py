@@ -20,6 +20,7 @@ from node.model.lead_shares import KeptTime
 from node.model.reason import Reason
 from node.model.reasons import beyond_horizon, no_time_free, time_has_passed
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans, is_particular
+from node.model.resources import occupied_class
 from node.model.spans import Span
 from node.model.timeline import (
     Booking,
@@ -223,8 +224,8 @@ class Proposals:
         )
         return TimelineQuestion(
             windows=request.windows,
-            scheduling_class=(
-                SchedulingClass.BACKGROUND if request.keeps_only else request.scheduling_class
+            scheduling_class=occupied_class(
+                request.scheduling_class, keeps_only=request.keeps_only
             ),
             duration=request.duration,
             priority=request.priority,
