@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
@@ -31,6 +31,7 @@ from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.ranks import OWN
 from node.model.reservations import ReservationSpan, spans_of
+from node.model.resources import Use
 from node.model.spans import Span, normalise, union
 
 Precedence = tuple[int, int]
@@ -203,7 +204,11 @@ def free_ranges_beside(
     bookings = question.counted_bookings(bookings)
     if not question.yielding:
         return free_ranges(question, occupation_of(bookings), ranges_max)
-    staying = [booking for booking in bookings if not gives_way(booking, question)]
+    staying = [
+        booking
+        for booking in bookings
+        if not gives_way(booking, question.yielding, question.precedence)
+    ]
     every, lasting = (
         occupation_of(each).blocking_spans(question.scheduling_class, None)
         for each in (bookings, staying)
@@ -233,11 +238,15 @@ def _ranges(
     )
 
 
-def gives_way(booking: Booking, question: TimelineQuestion) -> bool:
-    """Return whether a run of the question may displace a booking that is in its way."""
-    listed = question.yielding is None or booking.run in question.yielding
-    lower = (booking.rank, booking.priority) < question.precedence
-    return listed and not booking.fixed and lower
+def gives_way(
+    booking: Booking | Use, yielding: Collection[UUID] | None, precedence: tuple[int, int]
+) -> bool:
+    """Return whether a run of this precedence may displace what is in its way.
+
+    ``yielding`` are the only runs that may give way, if not None.
+    """
+    listed = yielding is None or booking.run in yielding
+    return listed and not booking.fixed and (booking.rank, booking.priority) < precedence
 
 
 def trim_window(question: TimelineQuestion, window: Span) -> Span:
@@ -294,7 +303,8 @@ def obstacles(
     lasting = [
         booking
         for booking in question.counted_bookings(bookings)
-        if booking.scheduling_class in conflicting and not gives_way(booking, question)
+        if booking.scheduling_class in conflicting
+        and not gives_way(booking, question.yielding, question.precedence)
     ]
     blocking: list[Booking | ClosedTime] = [*question.closed, *lasting]
     ordered = sorted(blocking, key=_start_order)

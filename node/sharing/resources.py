@@ -14,7 +14,8 @@ from uuid import UUID
 
 from node.model.resources import FullResource, Use, admit, full_spans, full_time
 from node.model.spans import Span
-from node.model.wire.participants import HoldRequest, HostLoad, ProposalRequest, RunRequest
+from node.model.timeline import gives_way
+from node.model.wire.participants import HostLoad, RunRequest
 from node.sharing.host_limits import LimitKeeper
 from node.sharing.quota_use import LimitedRequest, host_load
 from node.store import resources
@@ -75,7 +76,11 @@ class ResourceCounter:
                 for use, task in found.get(name, ())
                 if use.fixed or (task, use.lead) != (request.leaving_out, asked.lead)
             ]
-            staying = [use for use in uses if not _gives_way(use, asked.rank, request)]
+            staying = [
+                use
+                for use in uses
+                if not gives_way(use, request.yielding, (asked.rank, request.priority))
+            ]
             full = full_spans(staying, number, amount)
             closed += [full_time(name, number, amount, staying, span) for span in full]
             taken += full_spans(uses, number, amount)
@@ -163,7 +168,10 @@ class _Count:
                 staying,
                 number,
                 use,
-                lambda each: run.displacing and _gives_way(each, hold.rank, request),
+                lambda each: (
+                    run.displacing
+                    and gives_way(each, request.yielding, (hold.rank, request.priority))
+                ),
             )
             if victims is None:
                 return full_time(name, number, amount, staying, span)
@@ -174,9 +182,3 @@ class _Count:
         for name, use in new.items():
             self._uses[name].append(use)
         return frozenset(gone)
-
-
-def _gives_way(use: Use, rank: int, request: ProposalRequest | HoldRequest) -> bool:
-    """Return whether a run that takes something gives way to those of a request."""
-    listed = request.yielding is None or use.run in request.yielding
-    return listed and not use.fixed and (use.rank, use.priority) < (rank, request.priority)

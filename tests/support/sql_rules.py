@@ -48,7 +48,7 @@ def displaced_bookings(
         booking
         for booking in bookings
         if booking.scheduling_class in conflicting
-        and gives_way(booking, question)
+        and gives_way(booking, question.yielding, question.precedence)
         and booking.starts_at < end
         and start < booking.ends_at
     ]
