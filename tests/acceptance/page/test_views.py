@@ -30,16 +30,28 @@ UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
 """SHA-256 of dist/uPlot.iife.min.js of uPlot 1.6.32, as the registry has it (MIT)."""
 
 
-async def drag(page: Page, x: float, y: float, by: float, *, shift: bool = False) -> None:
-    """Drag from a point on the canvas of the timeline to the right."""
+async def corner(page: Page) -> tuple[float, float]:
+    """Return where on the page the canvas of the timeline begins, from the left and the top."""
     left, top = await page.evaluate(
         "(({x, y}) => [x, y])"
         "(document.querySelector('#timeline-view canvas').getBoundingClientRect())"
     )
+    return left, top
+
+
+async def point(page: Page, x: float, y: float) -> None:
+    """Move the pointer to a point on the canvas of the timeline."""
+    left, top = await corner(page)
+    await page.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + x, y=top + y)
+
+
+async def drag(page: Page, x: float, y: float, by: float, *, shift: bool = False) -> None:
+    """Drag from a point on the canvas of the timeline to the right."""
+    left, top = await corner(page)
     shared = {"y": top + y, "button": "left", "clickCount": 1, "modifiers": 8 if shift else 0}
     for kind, moved in (("mousePressed", 0.0), ("mouseMoved", by), ("mouseReleased", by)):
-        point = {"x": left + x + moved, "buttons": 1, **shared}
-        await page.call("Input.dispatchMouseEvent", type=kind, **point)
+        where = {"x": left + x + moved, "buttons": 1, **shared}
+        await page.call("Input.dispatchMouseEvent", type=kind, **where)
 
 
 async def test_a_pair_is_shown_both_ways(browser: str, day: MeshDay) -> None:
@@ -90,17 +102,17 @@ LANE_PX = 41
 
 
 FORM = "document.getElementById('act-body')"
-EDITED = """new Promise((resolve) => {
+POINTED = """new Promise((resolve) => {
     const end = Date.now() + 1000;
-    const [form, title] = ['act', 'act-title'].map((id) => document.getElementById(id));
+    const tip = document.querySelector('#timeline-view .tip');
     const look = () => {
-        if (form.open && title.innerText.includes('idle')) resolve(true);
+        if (!tip.hidden && tip.innerText.includes('idle')) resolve(true);
         else if (Date.now() > end) resolve(false);
         else setTimeout(look, 16);
     };
     look();
 })"""
-"""A promise of whether the form of the task is open within a second."""
+"""A promise of whether a run of the test idle is pointed at within a second."""
 
 CALL = f"{FORM}.querySelector('.call pre').textContent"
 CANVAS = "document.querySelector('#timeline-view canvas')"
@@ -162,18 +174,18 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
     starts = datetime.fromisoformat(run["starts_at"])
     async with two_hours(browser, a, begin) as (page, pixel_s):
         await page.until(f"{CANVAS}.ariaLabel.includes(': 1 exclusive')")
+        x = NAMES_PX + ((starts - begin).total_seconds() + 120) / pixel_s
         await page.evaluate(f"{CANVAS}.focus()")
-        # Runs are counted before they come one by one, and only then can one be chosen: until then
-        # the form of a new task opens.
+        # Runs are counted before they come one by one, and only then can one be chosen. It is
+        # pointed at, because a walk by arrows may come to runs of other tests.
         async with asyncio.timeout(PATIENCE_S):
-            while not await page.evaluate(EDITED):
-                await page.press("Escape")
-                await page.evaluate(f"{CANVAS}.focus()")
-                await page.press("ArrowRight")
-                await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
+            await point(page, x, LANE_PX)
+            while not await page.evaluate(POINTED):
+                await point(page, x + 1, LANE_PX)
+                await point(page, x, LANE_PX)
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
         await page.until(f"{FORM}.innerText.includes('Nothing is changed yet.')")
         await page.press("Escape")
-        x = NAMES_PX + ((starts - begin).total_seconds() + 120) / pixel_s
         await drag(page, x, LANE_PX, 200, shift=True)
         await page.until(f"{FORM}.innerText.includes('Would be changed')")
         await page.until(f"{FORM}.innerText.includes('were freed')")
