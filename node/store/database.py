@@ -272,10 +272,8 @@ class PostgresDatabase(Database):
             standing = await _check_or_begin_generation(
                 connection, self._host, self.marked_at, seen, step
             )
-            queries = Queries("node.store", "setup")
-            fresh = await connection.fetchval(queries["is_fresh"])
-            self.was_restored = await connection.fetchval(queries["was_restored"])
-        self.generation, self.marked_at, self.fresh = standing.generation, standing.marked_at, fresh
+        self.generation, self.marked_at = standing.generation, standing.marked_at
+        self.fresh, self.was_restored = standing.fresh, standing.was_restored
         self.copy_of = standing.copy_of
         asks = standing.copy_of is not None
         self.was_elsewhere = asks and (self.was_elsewhere or standing.was_elsewhere)
@@ -489,8 +487,10 @@ class _Standing(NamedTuple):
     generation: Generation
     marked_at: int
     copy_of: str | None
-    went_back: bool
+    went_back: bool = False
     was_elsewhere: bool = False
+    fresh: bool = True
+    was_restored: bool = False
 
 
 async def _check_or_begin_generation(
@@ -510,32 +510,34 @@ async def _check_or_begin_generation(
     if row is None:
         latest, own = _latest(marked_at, seen), host and str(host)
         await connection.execute(queries["first_generation"], place, latest, own)
-        return _standing_of_row(await connection.fetchrow(queries["generation"]), went_back=False)
+        return _standing_of_row(await connection.fetchrow(queries["generation"]))
     # A mark from the future is not from this database, whoever has seen it.
     believed = seen if seen is not None and seen <= row["now"] + times.MINUTE else None
     known = _latest(marked_at, believed, row["marked_at"])
     here = host is None or host.are_those_of(row["host"])
+    # A new database's first generation says nothing about who is the node: its disk may be a copy.
+    was_restored = row["is_young"] and row["is_later"]
     if here and (row["place"], row["marked_at"]) == (place, known):
         if host is not None:
             await connection.execute(queries["keep_host"], str(host))
-        if step:
-            row = await connection.fetchrow(queries["mark"], step)
-        return _standing_of_row(row, went_back=False)
+        marked = await connection.fetchrow(queries["mark"], step) if step else row
+        return _standing_of_row(marked)._replace(fresh=row["is_young"], was_restored=was_restored)
     log.warning("the database was restored; its node names what it asks for anew")
     await connection.execute(queries["raise_all_epochs"])
     await connection.execute(queries["doubt_all_nodes"])
     # Whoever was found to be the node, or put here by its owner, hears of later marks after that.
-    settled = row["is_young"] and row["copy_of"] is None and here and row["place"] == place
+    settled = was_restored and row["copy_of"] is None and here and row["place"] == place
     copy_of = None if settled or not row["place"] else row["copy_of"] or ""
     own = host and str(host)
     made = await connection.fetchrow(queries["new_generation"], place, known, own, copy_of)
-    standing = _standing_of_row(made, went_back=True)
-    return standing._replace(was_elsewhere=not here and copy_of is not None)
+    return _standing_of_row(made)._replace(
+        went_back=True, was_restored=True, was_elsewhere=not here and copy_of is not None
+    )
 
 
-def _standing_of_row(row: Record | None, *, went_back: bool) -> _Standing:
+def _standing_of_row(row: Record | None) -> _Standing:
     assert row is not None  # noqa: S101 - the statements return the one row
-    return _Standing(Generation(row["id"]), row["marked_at"], row["copy_of"], went_back)
+    return _Standing(Generation(row["id"]), row["marked_at"], row["copy_of"])
 
 
 def _latest(*instants: int | None) -> int | None:

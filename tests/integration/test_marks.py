@@ -170,3 +170,27 @@ async def test_the_word_of_the_owner_is_enough(host: tuple[str, HostMarks], tmp_
         await database.open()
         assert (database.copy_of, database.was_elsewhere) == (None, False)
         await database.close()
+
+
+async def test_only_the_word_of_the_owner_outweighs_what_others_know(dsn: str) -> None:
+    """A node of a minute may be a copy as an old one may; who was put here by the owner is none."""
+    database = await _open(dsn, None)
+    for word, doubt in ((None, ""), (maintenance.note_placed_by_owner, None)):
+        if word is not None:
+            await database.close()
+            await word(dsn)
+            database = await _open(dsn, None)
+        seen = database.marked_at
+        assert seen is not None
+        async with database.connection() as connection:
+            await connection.execute(
+                "UPDATE generation SET marked_at = marked_at - '1 minute'::interval"
+            )
+            await connection.execute(
+                "UPDATE schema_version SET applied_at = generation.made_at - $1::interval"
+                " FROM generation",
+                times.HOUR if word else times.SECOND,
+            )
+        assert await database.check_mark(seen)
+        assert database.copy_of == doubt
+    await database.close()

@@ -38,9 +38,11 @@ VALUES (gen_random_uuid(), $1, greatest($2::timestamptz + interval '1 microsecon
 ON CONFLICT DO NOTHING;
 
 -- generation --
--- Another process of this node may look at the same time.
+-- Another process of this node may look at the same time. A generation is young long enough that both services of a node see it,
+-- though they start one after the other. A new database gets its first one when it is set up, which no restore has made.
 SELECT
-    id, place, marked_at, clock_timestamp() AS now, host, copy_of, made_at > now() - interval '10 minutes' AS is_young
+    id, place, marked_at, clock_timestamp() AS now, host, copy_of, made_at > now() - interval '10 minutes' AS is_young,
+    made_at > (SELECT min(applied_at) FROM schema_version) + interval '1 minute' AS is_later
 FROM generation FOR UPDATE;
 
 -- stored_marks --
@@ -54,15 +56,6 @@ UPDATE generation SET host = $1 WHERE host IS DISTINCT FROM $1;
 UPDATE generation
 SET marked_at = greatest(marked_at + interval '1 microsecond', least(clock_timestamp(), marked_at + $1::interval))
 RETURNING id, marked_at, copy_of;
-
--- is_fresh --
--- Long enough that both services of a node see it, though they start one after the other.
-SELECT made_at > now() - interval '10 minutes' FROM generation;
-
--- was_restored --
--- A new database gets its first generation when it is set up.
-SELECT made_at > greatest(now() - interval '10 minutes', (SELECT min(applied_at) FROM schema_version) + interval '1 minute')
-FROM generation;
 
 -- new_generation --
 -- The other processes of this node take it over.
