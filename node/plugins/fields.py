@@ -15,6 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 from node.model import times
 from node.model.errors import HostError
 from node.model.wire.fields import KIND, Document, Duration, Host, Name
+from node.plugins.plausibility import COUNT_MAX, FIGURE_MAX
 
 IpVersion = Literal[4, 6]
 """The version of the Internet Protocol."""
@@ -33,13 +34,13 @@ VersionOfDest = Annotated[
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A part of a whole, 0 to 1."""
 
-Finite = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
+Finite = Annotated[float, Field(ge=-FIGURE_MAX, le=FIGURE_MAX, allow_inf_nan=False)]
 """A number of either sign that arithmetic can handle."""
 
-NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
-"""A number not below zero that arithmetic can handle: no measurement exceeds the limit."""
+NonNegative = Annotated[float, Field(ge=0, le=FIGURE_MAX, allow_inf_nan=False)]
+"""A number not below zero that arithmetic can handle."""
 
-CountField = Annotated[int, Field(ge=0, le=2**63 - 1)]
+CountField = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 """A count; every database and JSON library can hold it."""
 
 Port = Annotated[int, Field(ge=1024, le=65_535, strict=True)]

@@ -18,6 +18,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 COUNT_MAX = 2**63 - 1
+FIGURE_MAX = 1e15
+"""What arithmetic can handle: no measurement exceeds it."""
 RATE_MAX_BPS = 1e13
 """Bits per second: no host that runs a tool moves more."""
 LONGEST_MS = 7_200_000
@@ -67,7 +69,7 @@ class Sieve:
         self._notes.setdefault(f"\x00{figure}", []).append(f"{figure} is left out: {why}")
 
     def number(
-        self, figure: str, value: object, least: float = 0.0, most: float = 1e15
+        self, figure: str, value: object, least: float = 0.0, most: float = FIGURE_MAX
     ) -> float | None:
         """Return a number from ``least`` to ``most``; None if it is None, or none that can be."""
         if value is None:

@@ -24,7 +24,7 @@ from node.plugins.binding import EITHER, binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
 from node.plugins.figures import share
 from node.plugins.outline import OwnTool
-from node.plugins.plausibility import COUNT_MAX, Sieve, tree
+from node.plugins.plausibility import COUNT_MAX, FIGURE_MAX, Sieve, tree
 from node.plugins.reading import failure, parsed
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
@@ -67,6 +67,8 @@ _PRINTED_ERROR = re.compile(r"^iperf3: (?:error - )?(.{1,300})", re.MULTILINE)
 """The cause of a failure as it is printed behind the document, if it is not in it."""
 _BUSY_MAX = 100_000
 """Percent: a thousand processors."""
+_SECONDS_MAX = 1e9
+"""Seconds: some thirty years, which no run lasts."""
 _ENTRIES_MAX = 10_000
 """Maximum entries in the JSON's course (one per stream and interval, 450 bytes each)."""
 
@@ -323,16 +325,22 @@ class _Sum:
         self.printed = printed
         self._sieve, self._name = sieve, name
         self.bytes = self.count("bytes")
-        self.seconds = self.number("seconds")
+        self.seconds = self._number("seconds", printed.get("seconds"), _SECONDS_MAX)
         self.rate_bps = self.number("bits_per_second")
 
     def number(self, key: str) -> float | None:
         """Return one of the figures, if it can be true."""
-        return self._sieve.number(f"{self._name} {key}", self.printed.get(key))
+        return self._number(key, self.printed.get(key))
 
     def count(self, key: str) -> int | None:
         """Return one of the counts, if it can be true."""
-        return self._sieve.count(f"{self._name} {key}", self.printed.get(key))
+        return self._count(key, self.printed.get(key))
+
+    def _number(self, key: str, value: object, most: float = FIGURE_MAX) -> float | None:
+        return self._sieve.number(f"{self._name} {key}", value, most=most)
+
+    def _count(self, key: str, value: object) -> int | None:
+        return self._sieve.count(f"{self._name} {key}", value)
 
     def as_sent(self) -> Sent | None:
         """Return what was sent."""
@@ -344,11 +352,11 @@ class _Sum:
         """Return what was received; of bytes, time and rate one may be missing."""
         octets, seconds, rate_bps = self.bytes, self.seconds, self.rate_bps
         if octets is None and seconds is not None and rate_bps is not None:
-            octets = round(rate_bps * seconds / 8)
+            octets = self._count("bytes", round(rate_bps * seconds / 8))
         elif rate_bps is None and seconds and octets is not None:
-            rate_bps = octets * 8 / seconds
+            rate_bps = self._number("bits_per_second", octets * 8 / seconds)
         elif seconds is None and rate_bps and octets is not None:
-            seconds = octets * 8 / rate_bps
+            seconds = self._number("seconds", octets * 8 / rate_bps, _SECONDS_MAX)
         if octets is None or seconds is None or rate_bps is None:
             return None
         return Received(bytes=octets, duration_ms=_ms(seconds), rate_bps=round(rate_bps))
@@ -398,7 +406,8 @@ def _intervals(sieve: Sieve, entries: list[Any]) -> Iterator[ThroughputInterval]
     for entry in entries:
         total = tree(entry, "sum")
         start, end = (
-            sieve.number("time of an interval", total.get(key), -1) for key in ("start", "end")
+            sieve.number("time of an interval", total.get(key), -1, _SECONDS_MAX)
+            for key in ("start", "end")
         )
         rate_bps = sieve.number("rate of an interval", total.get("bits_per_second"))
         retransmits = sieve.count("retransmits of an interval", total.get("retransmits"))

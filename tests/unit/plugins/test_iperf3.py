@@ -340,6 +340,7 @@ def changed(case: str, *path: str | int, value: object) -> Output:
             "sent is left out: 1368360 bytes in 1999.86 ms are not 9e+12 b/s",
         ),
         ("seconds", "x", "sent seconds is left out: x is no number"),
+        ("seconds", 2**64 / 1e5, "sent seconds is left out: 184467440737095.53 is more than 1e+09"),
         ("seconds", math.nan, "sent seconds is left out: nan is no number"),
         ("bytes", -5, "sent bytes is left out: -5 is below 0"),
         ("bytes", 2**70, "sent bytes is left out: 1180591620717411303424 is more than 9.22337e+18"),
@@ -355,6 +356,27 @@ def test_impossible_figures_are_left_out_and_named(field: str, value: object, no
     assert part["received"]["bytes"] == 1_220_664
     sent = part["sent"]
     assert sent is None or sent["rate_bps"] == pytest.approx(5_473_820, rel=0.01)
+
+
+@pytest.mark.parametrize("key", ["start", "end"])
+def test_an_interval_of_millions_of_years_is_left_out(key: str) -> None:
+    """A time that no result can hold costs its interval, not the run."""
+    printed = changed("tcp-client", "intervals", 0, "sum", key, value=2**64 / 1e5)
+    part = TOOL.read(context("throughput", CLIENT, **SHORT), printed)
+    whole = TOOL.read(context("throughput", CLIENT, **SHORT), output("iperf3", "tcp-client"))
+    assert len(part["intervals"]) == len(whole["intervals"]) - 1
+    assert part["received"] == whole["received"]
+
+
+def test_a_figure_that_others_contradict_is_not_derived() -> None:
+    """What is missing is computed from the others only if that can be."""
+    for figures in (
+        {"bits_per_second": 1e15, "seconds": 1e9},
+        {"bytes": 2**62, "seconds": 5e-324},
+        {"bytes": 2**62, "bits_per_second": 5e-324},
+    ):
+        printed = changed("tcp-client", "end", "sum_sent", value=figures)
+        assert TOOL.read(context("throughput", CLIENT, **SHORT), printed)["sent"] is None
 
 
 def test_an_unknown_counter_is_null() -> None:
