@@ -19,7 +19,7 @@ from pydantic import Field
 
 COUNT_MAX = 2**63 - 1
 FIGURE_MAX = 1e15
-"""What arithmetic can handle: no measurement exceeds it."""
+"""Bound of what arithmetic can handle: no measurement exceeds it."""
 RATE_MAX_BPS = 1e13
 """Bits per second: no host that runs a tool moves more."""
 LONGEST_MS = 7_200_000

@@ -68,7 +68,7 @@ _PRINTED_ERROR = re.compile(r"^iperf3: (?:error - )?(.{1,300})", re.MULTILINE)
 _BUSY_MAX = 100_000
 """Percent: a thousand processors."""
 _SECONDS_MAX = 1e9
-"""Seconds: some thirty years, which no run lasts."""
+"""Seconds: no run lasts thirty years."""
 _ENTRIES_MAX = 10_000
 """Maximum entries in the JSON's course (one per stream and interval, 450 bytes each)."""
 

@@ -369,7 +369,7 @@ def test_an_interval_of_millions_of_years_is_left_out(key: str) -> None:
 
 
 def test_a_figure_that_others_contradict_is_not_derived() -> None:
-    """What is missing is computed from the others only if that can be."""
+    """A missing figure is computed from the others only if it can be true."""
     for figures in (
         {"bits_per_second": 1e15, "seconds": 1e9},
         {"bytes": 2**62, "seconds": 5e-324},
