@@ -132,13 +132,13 @@ async def settle(sites: Sites) -> tuple[float, list[Violation]]:
     A backlog of thousands is given the time it takes, as long as it becomes shorter. Return the
     seconds that it took, and the nodes that have some left all the same.
     """
-    started_at = time.monotonic()
+    started_at, healed_at = time.monotonic(), datetime.now(UTC)
     await _CLOCK.sleep(max(2 * sites.plan.hold_life_s, sites.plan.young_s))
     shrunk_at = time.monotonic()
     least = math.inf
     unsettled: dict[str, int] = {}
     while time.monotonic() - shrunk_at < sites.plan.settle_s:
-        counts = await asyncio.gather(*(_count_unsettled(site) for site in sites.all))
+        counts = await asyncio.gather(*(_count_unsettled(site, healed_at) for site in sites.all))
         unsettled = {s.name: n for s, n in zip(sites.all, counts, strict=True) if n}
         if not unsettled:
             break
@@ -153,10 +153,10 @@ async def settle(sites: Sites) -> tuple[float, list[Violation]]:
     return took, violations
 
 
-async def _count_unsettled(site: Site) -> int:
+async def _count_unsettled(site: Site, healed_at: datetime) -> int:
     connection = await site.connect()
     try:
-        return int(await connection.fetchval(SQL["unsaid"], _ASKED_AGAIN))
+        return int(await connection.fetchval(SQL["unsaid"], _ASKED_AGAIN, healed_at))
     finally:
         await connection.close()
 

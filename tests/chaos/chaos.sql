@@ -8,7 +8,7 @@ SELECT pg_notify('parley', $1);
 -- unsaid --
 -- Number of items that keep a node from being idle: messages and results not delivered at once, exchanges and holds that
 -- expired without a decision, and runs whose time is over. Those that were over before the data went back wait for their parts to
--- be sent again, for a while ($1).
+-- be sent again, for a while ($1) after their lead noticed that, as one that is started within ten minutes does anew ($2).
 SELECT
     (SELECT count(*) FROM outbox WHERE created_at < now() - interval '10 seconds')
     + (SELECT count(*) FROM negotiation WHERE state = 'open' AND expires_at < now() - interval '10 seconds')
@@ -18,7 +18,11 @@ SELECT
         SELECT count(*) FROM run CROSS JOIN generation
         WHERE
             run.state IN ('booked', 'running', 'merging') AND run.ends_at < now() - interval '15 seconds'
-            AND (run.ends_at > generation.made_at OR generation.made_at < now() - $1::interval)
+            AND (
+                run.ends_at > generation.made_at
+                OR generation.made_at < now() - $1::interval
+                AND (generation.made_at < $2::timestamptz - interval '10 minutes' OR $2::timestamptz < now() - $1::interval)
+            )
     );
 
 -- indexes_here --

@@ -404,7 +404,10 @@ _LEFT = {
             now() - interval '11 s', now()
         FROM archive INNER JOIN run ON run.state = 'finished'
     """,
-    "a run": "UPDATE run SET state = 'running' WHERE state = 'finished'",
+    "a run": """
+        UPDATE generation SET made_at = now() - interval '1 h';
+        UPDATE run SET state = 'running' WHERE state = 'finished'
+    """,
 }
 """The statements at the lead that leave something to do."""
 
@@ -488,6 +491,17 @@ async def test_results_that_were_not_merged_are_found(scene: Scene) -> None:
     change = "state = 'failed', reason = 'because' WHERE state = 'finished'"
     await scene.on("a", f"UPDATE run SET {change}")
     assert await scene.violated() == {"merged"}
+
+
+async def test_a_slot_that_was_placed_again_has_one_result(scene: Scene) -> None:
+    """A run whose parts came when another attempt was placed stays failed, and that is right."""
+    await scene.on("a", "DELETE FROM archive")
+    scene.results.unlink()
+    await scene.on("a", "UPDATE run SET state = 'failed', reason = 'x' WHERE state = 'finished'")
+    assert await scene.violated() == {"merged"}
+    slot, later = scene.now - HOUR, scene.now - timedelta(minutes=50)
+    await scene.add_run(scene.task, scene.exchange, later, "finished", slot, attempt=2)
+    assert await scene.violated() == set()
 
 
 async def test_a_measurement_without_the_others_needs_a_reason(scene: Scene) -> None:

@@ -237,6 +237,9 @@ CREATE FUNCTION calm(nodes text [], since timestamptz, until timestamptz) RETURN
         )
     ) AS quiet
 $$;
+-- Whether a run lives, or has brought a result.
+CREATE FUNCTION may_bring_result(state text) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished');
 -- A run as its lead has it, with its task.
 CREATE VIEW led AS
 SELECT run.*, task.participants, task.archived, task.test FROM run
@@ -322,7 +325,7 @@ WHERE
 -- A lead has one run of a slot that lives, or has brought a result.
 SELECT run.node, run.task_id::text, format('slot %s has %s runs', run.slot, count(*)) AS what
 FROM run INNER JOIN task ON run.node = task.node AND run.task_id = task.id
-WHERE task.led_here AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished')
+WHERE task.led_here AND may_bring_result(run.state)
 GROUP BY run.node, run.task_id, run.slot
 HAVING count(*) > 1
 
@@ -591,7 +594,7 @@ HAVING count(part.result) < cardinality(led.participants)
 
 -- settled_merged --
 -- A run is finished with a result, and that is what an idle one is when all of its parts have results; other tests may make
--- no result of them. (Not one that its lead took back before: its slot was placed again.)
+-- no result of them. (Not one whose slot was placed again, because its lead took it back, or its parts did not come in time.)
 SELECT led.node, led.id, 'finished without a result'
 FROM led
 WHERE led.state = 'finished' AND led.result IS NULL
@@ -599,7 +602,12 @@ UNION ALL
 SELECT led.node, led.id, format('%s, although all parts have results', led.state)
 FROM led
 INNER JOIN part ON part.node = led.node AND part.run_id = led.id
-WHERE led.test = 'idle' AND led.state NOT IN ('finished', 'cancelled', 'displaced') AND NOT excuses(led.id)
+WHERE
+    led.test = 'idle' AND led.state NOT IN ('finished', 'cancelled', 'displaced') AND NOT excuses(led.id)
+    AND NOT EXISTS (
+        SELECT FROM run AS other
+        WHERE other.node = led.node AND other.task_id = led.task_id AND other.slot = led.slot AND may_bring_result(other.state)
+    )
 GROUP BY led.node, led.id, led.state, led.participants
 HAVING count(part.result) = cardinality(led.participants)
 
