@@ -516,7 +516,7 @@ async def _check_or_begin_generation(
     known = _latest(marked_at, believed, row["marked_at"])
     here = host is None or host.are_those_of(row["host"])
     # A new database's first generation says nothing about who is the node: its disk may be a copy.
-    was_restored = row["is_young"] and row["is_later"]
+    was_restored = row["is_young"] and row["made_at"] > row["first_until"]
     if here and (row["place"], row["marked_at"]) == (place, known):
         if host is not None:
             await connection.execute(queries["keep_host"], str(host))
@@ -531,7 +531,9 @@ async def _check_or_begin_generation(
     own = host and str(host)
     made = await connection.fetchrow(queries["new_generation"], place, known, own, copy_of)
     return _standing_of_row(made)._replace(
-        went_back=True, was_restored=True, was_elsewhere=not here and copy_of is not None
+        went_back=True,
+        was_restored=row["now"] > row["first_until"],
+        was_elsewhere=not here and copy_of is not None,
     )
 
 

@@ -79,7 +79,9 @@ SELECT
     ) AS over_at,
     part.result IS NOT NULL AS measured,
     run.result,
-    run.freed
+    run.freed,
+    -- It lives, or has brought a result.
+    run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished') AS has_slot
 FROM run
 LEFT JOIN exchange ON run.exchange_id = exchange.id
 LEFT JOIN part ON part.run_id = run.id AND part.participant = run.participant
@@ -162,7 +164,8 @@ CREATE TABLE task (
 CREATE TABLE run (
     node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
     starts_at timestamptz, ends_at timestamptz, state text, reason text, exchange text, decided_at timestamptz,
-    displaced_by uuid, started_at timestamptz, over_at timestamptz, measured boolean, result jsonb, freed boolean
+    displaced_by uuid, started_at timestamptz, over_at timestamptz, measured boolean, result jsonb, freed boolean,
+    has_slot boolean
 );
 CREATE TABLE part (node text, run_id uuid, participant integer, result jsonb, reason text);
 CREATE TABLE gap (node text, id uuid, task_id uuid, first_slot timestamptz, last_slot timestamptz);
@@ -237,9 +240,6 @@ CREATE FUNCTION calm(nodes text [], since timestamptz, until timestamptz) RETURN
         )
     ) AS quiet
 $$;
--- Whether a run lives, or has brought a result.
-CREATE FUNCTION may_bring_result(state text) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished');
 -- A run as its lead has it, with its task.
 CREATE VIEW led AS
 SELECT run.*, task.participants, task.archived, task.test FROM run
@@ -325,7 +325,7 @@ WHERE
 -- A lead has one run of a slot that lives, or has brought a result.
 SELECT run.node, run.task_id::text, format('slot %s has %s runs', run.slot, count(*)) AS what
 FROM run INNER JOIN task ON run.node = task.node AND run.task_id = task.id
-WHERE task.led_here AND may_bring_result(run.state)
+WHERE task.led_here AND run.has_slot
 GROUP BY run.node, run.task_id, run.slot
 HAVING count(*) > 1
 
@@ -606,7 +606,7 @@ WHERE
     led.test = 'idle' AND led.state NOT IN ('finished', 'cancelled', 'displaced') AND NOT excuses(led.id)
     AND NOT EXISTS (
         SELECT FROM run AS other
-        WHERE other.node = led.node AND other.task_id = led.task_id AND other.slot = led.slot AND may_bring_result(other.state)
+        WHERE other.node = led.node AND other.task_id = led.task_id AND other.slot = led.slot AND other.has_slot
     )
 GROUP BY led.node, led.id, led.state, led.participants
 HAVING count(part.result) = cardinality(led.participants)

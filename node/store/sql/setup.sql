@@ -41,8 +41,8 @@ ON CONFLICT DO NOTHING;
 -- Another process of this node may look at the same time. A generation is young long enough that both services of a node see it,
 -- though they start one after the other. A new database gets its first one when it is set up, which no restore has made.
 SELECT
-    id, place, marked_at, clock_timestamp() AS now, host, copy_of, made_at > now() - interval '10 minutes' AS is_young,
-    made_at > (SELECT min(applied_at) FROM schema_version) + interval '1 minute' AS is_later
+    id, place, made_at, marked_at, clock_timestamp() AS now, host, copy_of, made_at > now() - interval '10 minutes' AS is_young,
+    (SELECT min(applied_at) FROM schema_version) + interval '1 minute' AS first_until
 FROM generation FOR UPDATE;
 
 -- stored_marks --
