@@ -58,12 +58,14 @@ export function setText(target, text) {
 
 /**
  * Gives `parent` one child per item, in order, reusing the child of a key whose signature is unchanged.
- * A child with another state is marked as changed; a rebuilt row that had the focus gets it back.
+ * A child with another state is marked as changed; what had the focus in a rebuilt row gets it back, or else the row's first.
  */
 export function reconcile(parent, items, { key, signature, build }) {
   const known = new Map(/** @type {HTMLElement[]} */ ([...parent.children]).map((child) => [child.dataset.key, child]));
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
-  const focusedKey = focused?.closest("[data-key]")?.getAttribute("data-key");
+  const row = /** @type {HTMLElement | null | undefined} */ (focused?.closest("[data-key]"));
+  const focusedKey = row?.dataset.key;
+  const at = row ? stopsOf(row).indexOf(/** @type {HTMLElement} */ (focused)) : 0;
   const children = items.map((item) => {
     const name = key(item);
     const sign = signature(item);
@@ -77,8 +79,15 @@ export function reconcile(parent, items, { key, signature, build }) {
   });
   place(parent, children);
   if (focused && !focused.isConnected) {
-    children.find((child) => child.dataset.key === focusedKey)?.querySelector("a, button")?.focus();
+    const again = children.find((child) => child.dataset.key === focusedKey);
+    const stops = again ? stopsOf(again) : [];
+    (stops[at] ?? stops[0])?.focus();
   }
+}
+
+// What Tab stops at.
+function stopsOf(/** @type {HTMLElement} */ row) {
+  return /** @type {HTMLElement[]} */ ([...row.querySelectorAll("a[href], button, input, select, textarea, summary")]);
 }
 
 // Moves only children that are not in place: moving a row would take the focus from it.

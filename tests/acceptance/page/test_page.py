@@ -527,6 +527,29 @@ async def test_results_have_units_and_no_gaps(browser: str) -> None:
         ]
 
 
+async def test_a_row_that_is_drawn_anew_keeps_the_focus_where_it_was(browser: str) -> None:
+    """A second button of a row has the focus after the row is rebuilt; without it, the first."""
+    async with opened(browser, StandIn()) as page:
+        assert await page.evaluate(
+            """import('/web/dom.js').then(({ element, reconcile }) => {
+                const list = document.body.appendChild(element('ul'));
+                const draw = (sign, names) => reconcile(list, ['one', 'two'], {
+                    key: (name) => name, signature: () => sign,
+                    build: (row) => element('li', {}, names.map((it) =>
+                        element('button', {}, `${row} ${it}`))),
+                });
+                draw('first', ['open', 'hush']);
+                list.children[1].children[1].focus();
+                const seen = [];
+                for (const names of [['open', 'hush'], ['open']]) {
+                    draw(names.join(), names);
+                    seen.push(document.activeElement.textContent);
+                }
+                return seen;
+            })"""
+        ) == ["two hush", "two open"]
+
+
 async def test_events_are_read_however_they_are_cut(browser: str) -> None:
     """The stream is parsed equally whole or in pieces, with comments and any line ends."""
     async with opened(browser, StandIn()) as page:
