@@ -18,6 +18,7 @@ from node.cli.published import Documents, resolved_reference
 from node.execution import jq, netlink
 from node.model.contexts import ContextKind, offered_contexts
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.nodekinds import NodeKind
 from node.pscheduler.psconfig import template as templates
 from node.pscheduler.psconfig.nodes import KnownNode, NodeFinder
 from node.pscheduler.psconfig.template import Omission, Report
@@ -98,6 +99,7 @@ async def translate_template(
         ips,
         own.name if part and own is not None else None,
         _addresses(own, ips) if part and own is not None else None,
+        {node.name for node in nodes.items if node.kind is NodeKind.PSCHEDULER},
     )
     now = session.clock.now()
     mesh = await translate_with_jq(template, name or name_of(template, source), fleet, now)

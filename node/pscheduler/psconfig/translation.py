@@ -75,7 +75,7 @@ class Fleet:
     """The nodes that are known here, the tools by the tests they measure, and languages of tests.
 
     ``own`` is the name of the node whose part of the template is wanted, None for all of it, and
-    ``own_addresses`` are its addresses.
+    ``own_addresses`` are its addresses. Of the nodes, ``foreign`` ones run pScheduler.
     """
 
     finder: NodeFinder
@@ -85,6 +85,7 @@ class Fleet:
     known_ips: Mapping[str, Sequence[str]] = field(default_factory=dict)
     own: str | None = None
     own_addresses: Sequence[str] | None = None
+    foreign: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -340,13 +341,26 @@ class _Translation:
             raise _Left(at, "is no object")
         try:
             language.check(spec)
-            found = self._translate_relaxed(language, spec, pairing, at)
+            named = language.participants(spec).names
+            asked = [name or pairing.scheduled_by.address for name in named]
+            hosts = [self._node_of_host(host, pairing).node for host in asked]
+            relaxed = self._relaxed(language, spec, hosts, at)
+            found = language.to_parley(relaxed, hosts)
         except Refusal as refusal:
             raise _Left(at, refusal.text) from None
+        try:
+            names = self._names_of_nodes(found, pairing)
+        except _Left as left:
+            if (target := _test_of_target(language, relaxed, hosts)) is None:
+                raise
+            self._report.add(left.pointer, f"{left}; until then it is asked by OWAMP")
+            found, names = target, self._names_of_nodes(target, pairing)
+        else:
+            if not set(self._fleet.foreign).isdisjoint([*names.values()][1:]):
+                found = _test_of_target(language, relaxed, hosts) or found
+                names = self._names_of_nodes(found, pairing)
         for note in found.notes:
             self._report.add(at, f"makes no difference: {note}")
-        places = [self._node_of_host(name, pairing) for name in found.participants]
-        names = {name: place.node for name, place in zip(found.participants, places, strict=True)}
         return replace(
             found,
             participants=tuple(names.values()),
@@ -357,27 +371,26 @@ class _Translation:
             },
         )
 
-    def _translate_relaxed(
-        self, language: Language, spec: Document, pairing: Pairing, at: str
-    ) -> ParleyTest:
-        """Return our test for a spec, if need be without members that matter less.
+    def _names_of_nodes(self, found: ParleyTest, pairing: Pairing) -> dict[str, str]:
+        """Return the nodes that take part, by what the test calls them.
 
-        :raises Refusal: what it measures has no counterpart.
+        :raises _Left: one is not known here.
         """
-        names = language.participants(spec).names
-        hosts = [
-            self._node_of_host(name or pairing.scheduled_by.address, pairing).node for name in names
-        ]
+        return {name: self._node_of_host(name, pairing).node for name in found.participants}
+
+    def _relaxed(
+        self, language: Language, spec: Document, hosts: Sequence[str], at: str
+    ) -> Document:
+        """Return a spec, if need be without members that matter less, and report those."""
         left = dict(spec)
         for member in sorted(set(spec) - _WHAT_IS_MEASURED):
-            try:
-                return language.to_parley(left, hosts)
-            except Refusal as refusal:
-                without = {name: value for name, value in left.items() if name != member}
-                if _refusal_of(language, without, hosts) != refusal.text:
-                    self._report.add(f"{at}/{member}", f"{refusal.text}; it is left out")
-                    left = without
-        return language.to_parley(left, hosts)
+            if (refused := _refusal_of(language, left, hosts)) is None:
+                break
+            without = {name: value for name, value in left.items() if name != member}
+            if _refusal_of(language, without, hosts) != refused:
+                self._report.add(f"{at}/{member}", f"{refused}; it is left out")
+                left = without
+        return left
 
     def _node_of_host(self, host: str, pairing: Pairing) -> Place:
         """Return the node of a host that takes part.
@@ -423,7 +436,7 @@ class _Translation:
         """
         found_at: dict[str, str] = {}
         for number, node in enumerate(found.participants):
-            address = pairing.addresses[min(number, len(pairing.addresses) - 1)]
+            address = self._address_of(node, pairing, number)
             given = [self._context(name, address) for name in address.contexts]
             words = [word for word in given if word]
             wanted = found.addresses.get(node, address.address)
@@ -439,6 +452,14 @@ class _Translation:
                 raise _Left(address.pointer, why)
             found_at |= dict.fromkeys([node] if words else [], "".join(words))
         return found_at
+
+    def _address_of(self, node: str, pairing: Pairing, number: int) -> Address:
+        """Return the address of a participant by its number: its own, where one is a node's."""
+        for address in pairing.addresses:
+            place = self._place(address)
+            if place is not None and place.node == node:
+                return address
+        return pairing.addresses[min(number, len(pairing.addresses) - 1)]
 
     def _own_address(self, node: str, wanted: str, address: Address) -> str:
         """Return the context of an address of a node's host."""
@@ -472,6 +493,8 @@ class _Translation:
         source, dest = found.spec.get("source") or named[0], found.spec.get("dest")
         if dest is None:
             return source, named[-1]
+        if "responder" in found.spec:  # whoever it is, it takes no part
+            return source, dest
         place = self._fleet.finder.find(dest)
         known = place is not None and (place.context is None or dest in self._fleet.nodes)
         return source, place.node if known and place is not None else dest
@@ -554,10 +577,13 @@ class _Translation:
             self._report.add(pointer("tasks", name), why)
         self._count += len(wanted) - same
         label = slug(name, "task")
-        for entry in entries:
+        # The names of tasks between nodes stay the same, whoever becomes one later.
+        asked = [entry[0].spec.get("responder") for entry in entries]
+        for entry, responder in zip(entries, asked, strict=True):
             sources = {each.source for each in entry}
-            suffix = f"-{slug(*sources)}" if len(entries) > 1 and len(sources) == 1 else ""
-            self._add_entry(self._unique_label(f"{label}{suffix}"), task, entry)
+            parts = [slug(responder)] if responder else []
+            parts += [slug(*sources)] if asked.count(responder) > 1 and len(sources) == 1 else []
+            self._add_entry(self._unique_label("-".join([label, *parts])), task, entry)
 
     def _unique_label(self, wanted: str) -> str:
         label = unused_name(wanted, self._labels)
@@ -635,6 +661,14 @@ def _refusal_of(language: Language, spec: Document, hosts: Sequence[str]) -> str
     except Refusal as refusal:
         return refusal.text
     return None
+
+
+def _test_of_target(language: Language, spec: Document, hosts: Sequence[str]) -> ParleyTest | None:
+    """Return the test of a far end that takes no part as a node; None if it has to."""
+    try:
+        return language.test_of_target(spec, hosts)
+    except Refusal:
+        return None
 
 
 def _group(each: _Wanted, entries: list[list[_Wanted]]) -> None:

@@ -67,6 +67,7 @@ def translated(
     ips: Mapping[str, Sequence[str]] | None = None,
     jq: Any = no_jq,
     included: Mapping[str, Any] | None = None,
+    foreign: Sequence[str] = (),
 ) -> Translated:
     """Return the mesh of a template."""
     report = Report()
@@ -81,6 +82,7 @@ def translated(
         ips or {},
         own,
         None if own is None else [f"{own}.example"],
+        foreign,
     )
     return translate(whole, "Example Mesh", fleet, jq, now=NOW)
 
@@ -456,6 +458,49 @@ def test_a_target_that_is_no_node_is_a_far_end() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["latency", "latencybg"])
+def test_delays_to_a_host_that_stays_are_asked_by_owamp(kind: str) -> None:
+    """A series to a host that is no node yet goes on; the way back is the host's own."""
+    ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
+    more = {"tests/ping": {"type": kind, "spec": {**ends, "ctrl-port": 8610}}}
+    staying = changed(*more.items(), ("addresses/c/address", "stays.example"))
+    mesh = translated(staying)
+    assert pairs_of(mesh) == {
+        *("pings/a/b", "pings/b/a"),
+        *("pings-owamp/a/stays.example", "pings-owamp/b/stays.example"),
+    }
+    asked = [each for each in mesh.mesh["tests"].values() if "responder" in each["spec"]]
+    assert [(it["spec"]["responder"], it["spec"]["port"]) for it in asked] == [("owamp", 8610)]
+    assert mesh.strangers == ("stays.example",)
+    told = [it.why for it in mesh.omissions if it.pointer == "/addresses/c"]
+    assert [text.endswith("until then it is asked by OWAMP") for text in told] == [True, False]
+    assert mesh.left_out == 2
+    moved = translated(staying, [*NODES[:2], KnownNode("c", "stays.example")])
+    assert moved.left_out == 0
+    assert all("responder" not in it["spec"] for it in moved.mesh["tests"].values())
+
+
+def test_delays_to_a_host_that_runs_pscheduler_are_asked_by_owamp() -> None:
+    """It takes no part in them as a participant, and is known, so that nothing is left out."""
+    ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
+    whole = changed(("tests/ping", {"type": "latencybg", "spec": ends}))
+    mesh = translated(whole, own="a", foreign=["c"])
+    assert pairs_of(mesh) == {"pings/a/b", "pings-owamp/a/c.example"}
+    assert (mesh.omissions, mesh.left_out) == ((), 0)
+
+
+def test_delays_that_no_owamp_measures_are_left_out() -> None:
+    """A pair is left out, as before, of which only a node at the other end measures a part."""
+    ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}", "reverse": True}
+    far = changed(
+        ("tests/ping", {"type": "latency", "spec": {**ends, "schema": 2}}),
+        ("addresses/c/address", "stays.example"),
+    )
+    mesh = translated(far)
+    assert pairs_of(mesh) == {"pings/a/b", "pings/b/a"}
+    assert mesh.left_out == 4
+
+
 def test_a_list_measures_without_far_end() -> None:
     """Tests of one host alone are tasks of each node."""
     mesh = translated(
@@ -812,3 +857,11 @@ def test_texts_of_a_template_cannot_break_the_file() -> None:
     template = changed(("addresses/a/tags", [name]), (f"tasks/{name.replace('/', '')}", {}))
     template["tasks"] = {name: TEMPLATE["tasks"]["pings"]}
     assert len(pairs_of(translated(template))) == 6
+
+
+def test_delays_in_reverse_are_measured_at_the_address_of_each_node() -> None:
+    """The dest begins a reverse measurement, and measures at its own address."""
+    ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}", "reverse": True}
+    mesh = translated(changed(("tests/ping", {"type": "latency", "spec": {**ends, "schema": 2}})))
+    assert mesh.omissions == ()
+    assert len(pairs_of(mesh)) == 6
