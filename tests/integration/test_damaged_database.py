@@ -192,6 +192,7 @@ async def test_used_up_transaction_ids_are_told(
         assert status["database"]["oldest_id_age"] < SEGMENT_IDS
 
 
+@pytest.mark.needs("icu")
 async def test_a_server_that_sorts_otherwise_is_told(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:

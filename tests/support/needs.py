@@ -28,6 +28,7 @@ from node.execution.privileges import (
     process_privileges,
 )
 from node.plugins.contracts import Privilege
+from node.postgres.binaries import ServerBinaries, locate
 
 _SYS_ADMIN = 1 << 21  # linux/capability.h
 _NET_ADMIN = 1 << 12
@@ -54,12 +55,22 @@ def _cubic() -> bool:
     return missing_congestion_control("cubic", process_privileges()) is None
 
 
+@cache
+def _icu() -> bool:
+    """Return whether the server that tests start sorts texts by ICU."""
+    found = locate()
+    return isinstance(found, ServerBinaries) and b"ucol_open" in (
+        Path(found.program("postgres")).read_bytes()
+    )
+
+
 RIGHTS = {
     "root": ("root's rights missing", _root),
     "echo": ("echo sockets not allowed", _echo),
     "cubic": ("TCP's cubic not allowed", _cubic),
+    "icu": ("a Postgres with ICU missing", _icu),
 }
-"""Needs that no package provides: the reason for deselecting, and a check for the right."""
+"""Needs that no package provides: the reason for deselecting, and a check for each."""
 
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 _PASSED_ON = pytest.StashKey[Path]()

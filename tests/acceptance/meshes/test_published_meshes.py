@@ -260,6 +260,7 @@ OLD: dict[str, Any] = {
 }
 
 
+@pytest.mark.needs("ping")
 async def test_an_old_template_never_freezes(a: Outsider, tmp_path: Path) -> None:
     """Tasks that cannot be measured are told with the effect, and the others apply, also later."""
     async with publisher() as server:
