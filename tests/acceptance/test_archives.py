@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.acceptance.outsider import Outsider
 from tests.conftest import NewDatabase
 from tests.support.archiving import Receiver, receiver
 from tests.support.patience import PATIENCE_S
+from tests.support.receivers import free_port
 
 CLOCK = SystemClock()
 
@@ -30,9 +30,7 @@ class Host:
 
     def __init__(self, dsn: str, folder: Path, session: aiohttp.ClientSession) -> None:
         """Choose a free port, without starting the node."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._listen = f"127.0.0.1:{free_port()}"
         self._folder = folder
         self._dsn = dsn
         self._session = session

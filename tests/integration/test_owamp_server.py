@@ -24,7 +24,8 @@ from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.limits import limit
 from tests.support.patience import PATIENCE_S
-from tests.support.served_nodes import Asker, asker, free_port
+from tests.support.receivers import free_port
+from tests.support.served_nodes import Asker, asker
 
 LIMITS = """
 version = 1

@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from tests.integration.plugins.targets import Authority
 from tests.support.clocks import START, ManualClock
 from tests.support.needs import fixture_needs
 from tests.support.patience import PATIENCE_S
+from tests.support.receivers import free_port
 from tests.support.served_nodes import Served, asker, know, served
 from tests.support.worlds import introduce
 
@@ -84,9 +84,7 @@ async def proxied(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> AsyncIterator[Proxied]:
     """Serve a node on loopback, without a URL of its own, and nginx in front of it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     authority = Authority(tmp_path)
     trusting = ssl.create_default_context(cafile=authority.file)
     async with (

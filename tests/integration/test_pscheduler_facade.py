@@ -23,7 +23,8 @@ from node.trust.sealing import POSTED, SealingKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pscheduler.command import CommandLine
-from tests.support.served_nodes import Asker, asker, free_port
+from tests.support.receivers import free_port
+from tests.support.served_nodes import Asker, asker
 
 IDLE: dict[str, Any] = {
     "test": {"type": "idle", "spec": {"duration": "PT1S"}},

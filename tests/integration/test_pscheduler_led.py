@@ -24,7 +24,8 @@ from node.trust.sealing import POSTED, SealingKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pscheduler.lead import Lead, LedTask, RefusedByParticipant
-from tests.support.served_nodes import Asker, asker, free_port
+from tests.support.receivers import free_port
+from tests.support.served_nodes import Asker, asker
 from tests.support.worlds import exchange_of, hold_request, introduce
 
 HOUR = START + times.HOUR

@@ -73,14 +73,14 @@ class Peer:
 
 
 def free_port() -> int:
-    """Return a TCP port of loopback that is free now and that no connection takes by itself.
+    """Return a TCP port that is free at all addresses now, and that no connection takes by itself.
 
     A server that starts slowly would lose a port of the ephemeral range to any client meanwhile.
     """
     while True:
         port = _PORTS.start + secrets.randbelow(len(_PORTS))
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))
             return port
 
 

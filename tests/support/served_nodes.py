@@ -39,14 +39,6 @@ Command = Callable[..., Awaitable[Any]]
 """The command line with a node of its own: ``await ask("task", "list")``."""
 
 
-def free_port() -> int:
-    """Return a port of loopback that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def answered(node: NodeService, paths: str = "") -> int:
     """Return how many requests a node has answered at paths that begin like this.
 

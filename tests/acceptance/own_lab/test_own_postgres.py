@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,6 +21,7 @@ from node.cli.lab.nodes import module_environment
 from node.execution import process, proctable
 from node.execution.process import RunningProcess
 from tests.support.patience import PATIENCE_S
+from tests.support.receivers import free_port
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.nightly]
 
@@ -98,9 +98,7 @@ def _state() -> Iterator[Path]:
 @pytest.fixture(name="node")
 async def _node(state: Path) -> AsyncIterator[Node]:
     """A node with a Postgres of its own, that is ready."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     running = await process.start(
         [
             sys.executable,

@@ -34,7 +34,7 @@ from tests.support.documented_commands import blocks, command_lines
 from tests.support.pscheduler.agent import Agent
 from tests.support.pscheduler.command import CommandLine
 from tests.support.pscheduler.template import template_of
-from tests.support.served_nodes import free_port
+from tests.support.receivers import free_port
 
 pytestmark = [
     pytest.mark.nightly,

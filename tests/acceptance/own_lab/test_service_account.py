@@ -6,7 +6,6 @@ import fcntl
 import os
 import pwd
 import shutil
-import socket
 import stat
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from node.postgres.access import present_database, served_database
 from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings
 from tests.support.patience import PATIENCE_S
+from tests.support.receivers import free_port
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -58,9 +58,7 @@ async def _start(state: Path, port: int, **settings: str) -> RunningProcess:
 @asynccontextmanager
 async def _up(state: Path, **settings: str) -> AsyncIterator[tuple[RunningProcess, str]]:
     """Run a node, and yield it with its URL once it is ready."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     running = await _start(state, port, **settings)
     try:
         async with aiohttp.ClientSession() as session:
