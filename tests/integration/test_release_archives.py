@@ -15,6 +15,7 @@ from tests.architecture.sources import REPOSITORY
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_archives_are_built_alike_twice(tmp_path: Path) -> None:
     """Two builds of one commit are equal, and have licences and the locks of extras inside."""
     built = []

@@ -212,7 +212,7 @@ def fleet(file: Path, lengths: Sequence[tuple[int, str]], nodes: int = 2) -> Pat
 
 def test_a_fleet_is_played_and_drawn(tmp_path: Path) -> None:
     """A fleet gives a table of promises for people, a document for programs, and a drawing."""
-    small = fleet(tmp_path / "small.toml", ((1, "PT10M"), (3, "PT10M")), nodes=6)
+    small = fleet(tmp_path / "small.toml", ((1, "PT10M"), (3, "PT10M")), nodes=3)
     drawing = tmp_path / "fleet.svg"
     result = simulated(small, "--svg", drawing, "-o", "table")
     assert result.exit_code == 0, result.output

@@ -177,6 +177,7 @@ def test_who_is_further_below_its_target_comes_first(order: str, too_soon: int) 
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_a_fairshare_decides_between_runs_alike() -> None:
     """Fairshares have no bounds, but the campaign further below its target comes first."""
     checks = tried("shares", "priority weights=usual fairshare=true", runs=100, nodes=5)
@@ -229,6 +230,7 @@ def test_turns_are_not_spent_on_hours_that_are_full() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_a_newcomer_neither_floods_nor_starves() -> None:
     """A newcomer gets its share within the first hours, and never much more."""
     checks = tried("newcomers", "campaign-default", nodes=8, campaigns=THREE_CAMPAIGNS)
