@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from tests.acceptance.commands import parley
+from tests.acceptance.conftest import OWAMP_PORT
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.archiving import receiver
 from tests.support.command_line import CommandResult
@@ -301,6 +302,36 @@ REFERRED = {
     "display-set-dest": "{% address[1] %}",
     "more": {"x": 1},
 }
+
+
+async def test_a_host_that_stays_is_asked_for_delays_by_owamp(a: Outsider, tmp_path: Path) -> None:
+    """Its pair is in the mesh file and is measured by this end alone, without a word to add it."""
+    stays, spec = "127.1.0.77", {"ctrl-port": OWAMP_PORT, "packet-count": 50}
+    ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
+    template = {
+        "_meta": {"display-name": "Half moved"},
+        "addresses": {"here": {"address": "a"}, "there": {"address": stays}},
+        "groups": {"all": {"type": "mesh", "addresses": [{"name": "here"}, {"name": "there"}]}},
+        "tests": {"delay": {"type": "latency", "spec": {**ends, **spec}}},
+        "schedules": {"often": {"repeat": "PT20S", "slip": "PT10S"}},
+        "tasks": {"delays": {"group": "all", "test": "delay", "schedule": "often"}},
+    }
+    file = tmp_path / "half.toml"
+    async with publisher() as server:
+        server.publish(template)
+        ended = await run(a, tmp_path, "mesh", "import", server.url, "--write", str(file))
+    assert (ended.code, ended.document["tasks"]) == (0, 1), ended.err
+    assert "until then it is asked by OWAMP" in ended.err
+    applied = await run(a, tmp_path, "mesh", "apply", str(file))
+    assert (applied.code, applied.document["created"]) == (0, 1), applied.err
+    [(key, task)] = (await tasks_of(a, "half-moved")).items()
+    assert key == f"delays-owamp/a/{stays}"
+    known = await a.get(f"/v1/tasks/{task['id']}")
+    assert (known["tool"], [it["name"] for it in known["participants"]]) == ("owping", [a.name])
+    run_of_now = await a.over((await a.runs(known))[0])
+    assert run_of_now["state"] == "failed"
+    assert run_of_now["reason"].startswith(f"{a.name}: no OWAMP with {stays}: ")
+    assert (await run(a, tmp_path, "mesh", "remove", "half-moved")).code == 0
 
 
 @pytest.mark.needs("jq")
