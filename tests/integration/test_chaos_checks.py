@@ -504,6 +504,18 @@ async def test_a_slot_that_was_placed_again_has_one_result(scene: Scene) -> None
     assert await scene.violated() == set()
 
 
+async def test_a_further_attempt_that_was_cancelled_leaves_the_slot_to_the_first(
+    scene: Scene,
+) -> None:
+    """One of two attempts counts: parts of the first came after the second was cancelled."""
+    slot, later = scene.now - HOUR, scene.now - timedelta(minutes=50)
+    again = await scene.add_run(scene.task, scene.exchange, later, "finished", slot, attempt=2)
+    assert "once" in await scene.violated()
+    change = "UPDATE run SET state = 'cancelled', reason = 'x', result = NULL WHERE id = $1"
+    await scene.on("a", change, again)
+    assert await scene.violated() == set()
+
+
 async def test_a_measurement_without_the_others_needs_a_reason(scene: Scene) -> None:
     """A run that one participant missed, and says why, is no violation."""
     await scene.on("a", "DELETE FROM archive; DELETE FROM part WHERE participant = 0")

@@ -418,13 +418,18 @@ WHERE
 
 -- settled_once --
 -- No slot has two runs that live or have begun to be measured, but for those that their lead took for failed or missed before
--- it tried again. (A restored lead may have forgotten an attempt after the one it knows.)
+-- it tried again, or has taken for measured since, when the further attempt was cancelled. (A restored lead may have forgotten
+-- an attempt after the one it knows.)
 SELECT min(run.node), run.task_id, format('slot %s is served by %s', run.slot, array_agg(DISTINCT run.id))
 FROM run
 WHERE
     (run.state IN ('booked', 'set-aside', 'running', 'merging', 'finished') OR run.measured)
     AND NOT (excuses(run.id) AND NOT EXISTS (SELECT FROM led WHERE led.id = run.id))
     AND NOT EXISTS (SELECT FROM led WHERE led.id = run.id AND led.state IN ('failed', 'missed'))
+    AND NOT EXISTS (
+        SELECT FROM led INNER JOIN led AS before ON led.node = before.node AND led.task_id = before.task_id AND led.slot = before.slot
+        WHERE led.id = run.id AND led.state = 'cancelled' AND before.attempt < led.attempt AND before.state = 'finished'
+    )
 GROUP BY run.task_id, run.slot
 HAVING count(DISTINCT run.id) > 1
 
