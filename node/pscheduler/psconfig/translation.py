@@ -344,8 +344,7 @@ class _Translation:
             named = language.participants(spec).names
             asked = [name or pairing.scheduled_by.address for name in named]
             hosts = [self._node_of_host(host, pairing).node for host in asked]
-            relaxed = self._relaxed(language, spec, hosts, at)
-            found = language.to_parley(relaxed, hosts)
+            found, relaxed = self._translate_relaxed(language, spec, hosts, at)
         except Refusal as refusal:
             raise _Left(at, refusal.text) from None
         try:
@@ -356,7 +355,7 @@ class _Translation:
             self._report.add(left.pointer, f"{left}; until then it is asked by OWAMP")
             found, names = target, self._names_of_nodes(target, pairing)
         else:
-            if not set(self._fleet.foreign).isdisjoint([*names.values()][1:]):
+            if any(name in self._fleet.foreign for name in [*names.values()][1:]):
                 found = _test_of_target(language, relaxed, hosts) or found
                 names = self._names_of_nodes(found, pairing)
         for note in found.notes:
@@ -378,19 +377,23 @@ class _Translation:
         """
         return {name: self._node_of_host(name, pairing).node for name in found.participants}
 
-    def _relaxed(
+    def _translate_relaxed(
         self, language: Language, spec: Document, hosts: Sequence[str], at: str
-    ) -> Document:
-        """Return a spec, if need be without members that matter less, and report those."""
+    ) -> tuple[ParleyTest, Document]:
+        """Return our test for a spec, and what is left of it without members that matter less.
+
+        :raises Refusal: what it measures has no counterpart.
+        """
         left = dict(spec)
         for member in sorted(set(spec) - _WHAT_IS_MEASURED):
-            if (refused := _refusal_of(language, left, hosts)) is None:
-                break
-            without = {name: value for name, value in left.items() if name != member}
-            if _refusal_of(language, without, hosts) != refused:
-                self._report.add(f"{at}/{member}", f"{refused}; it is left out")
-                left = without
-        return left
+            try:
+                return language.to_parley(left, hosts), left
+            except Refusal as refusal:
+                without = {name: value for name, value in left.items() if name != member}
+                if _refusal_of(language, without, hosts) != refusal.text:
+                    self._report.add(f"{at}/{member}", f"{refusal.text}; it is left out")
+                    left = without
+        return language.to_parley(left, hosts), left
 
     def _node_of_host(self, host: str, pairing: Pairing) -> Place:
         """Return the node of a host that takes part.
