@@ -380,7 +380,7 @@ async def test_random_priorities_displace_as_planned(trio: Trio, seed: int) -> N
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 6))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 5))]
 )
 async def test_a_list_of_several_priorities_is_booked_as_planned(trio: Trio, seed: int) -> None:
     """Runs of a list give way to later ones, and they and what waits for them are planned again."""
@@ -398,14 +398,12 @@ async def test_a_list_of_several_priorities_is_booked_as_planned(trio: Trio, see
     _, plans = await trio.a.ask("POST", "/v1/plans", asked)
     _, created = await trio.a.ask("POST", "/v1/tasks", documents)
     await trio.settle()
+    for _ in range(4):  # What others gave way to is asked for again when its pause is over.
+        trio.clock.advance(3 * times.MINUTE)
+        await trio.settle()
     booked = [await trio.runs(each["task"]) for each in created["items"]]
-    planned = [told(each["plan"]) for each in plans["items"]]
-    assert [_starts(runs) for runs in booked] == [_starts(runs) for runs in planned]
+    assert booked == [told(each["plan"]) for each in plans["items"]]
     assert any(each["plan"]["displaced_count"] for each in plans["items"])
-
-
-def _starts(runs: list[tuple[int, int | None, str | None]]) -> list[tuple[int, int | None]]:
-    return [(slot, start) for slot, start, _ in runs]
 
 
 @pytest.mark.parametrize(
