@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from node.execution import process
+from node.execution.process_marks import new_mark
 from node.execution.tool_runner import BOOTSTRAP, OwnRunner, start_runner, terms_of
 from node.runtime.settings import Settings
 from tests.support.needs import fixture_needs
@@ -91,7 +92,7 @@ def asked(*argv: str, **other: Any) -> dict[str, Any]:
     }
     content = {
         "argv": argv,
-        "mark": "1.1.1",
+        "mark": new_mark(),  # of a living process: nodes of other tests leave its tools alone
         "env": {"PATH": "/usr/bin:/bin"},
         "namespace": None,
         "held": False,

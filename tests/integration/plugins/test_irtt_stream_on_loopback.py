@@ -86,7 +86,7 @@ def test_a_server_that_comes_late_is_found() -> None:
 @pytest.mark.needs("irtt")
 def test_without_a_server_there_is_a_gap() -> None:
     """An interval in which the server never answered has the reason, and no figures."""
-    parts = stream(TOOL, now(), free_port("127.1.0.2"), 1)
+    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     assert interval.result is None
     assert (interval.reason or "").startswith("no packet could be sent: irtt: read udp4 ")
@@ -125,7 +125,7 @@ def test_a_misbehaving_irtt_makes_gaps(
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    parts = stream(TOOL, now(), free_port("127.1.0.2"), 1)
+    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     assert interval.result is None
     assert (interval.reason or "").startswith("no packet could be sent: ")
