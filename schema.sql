@@ -2023,36 +2023,37 @@ CREATE INDEX archiving_archive ON archiving (archive_id, number);
 COMMENT ON INDEX archiving_due IS 'Excludes parked and delivered rows, so that they do not slow down the search for work.';
 
 CREATE FUNCTION archive_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    destination integer;
 BEGIN
     IF TG_OP = 'UPDATE' AND OLD.state = NEW.state THEN
         RETURN NULL;
     END IF;
-    PERFORM pg_notify('parley', 'result ' || added.destination_id)
-    FROM (SELECT deliver_outcome(NEW) AS destination_id) AS added;
+    FOR destination IN
+        INSERT INTO archiving (archive_id, destination_id, run_id, edition, outcome, series, created_at, next_at)
+        SELECT
+            archive.id, destination.id, NEW.id,
+            1 + (
+                SELECT coalesce(max(earlier.edition), 0) FROM archiving AS earlier
+                WHERE
+                    earlier.run_id = NEW.id AND earlier.archive_id = archive.id AND earlier.interval_number IS NULL
+            ),
+            NEW.state, CASE WHEN destination.ordered THEN NEW.task_id END, NEW.changed_at, NEW.changed_at
+        FROM task
+        INNER JOIN node ON task.lead = node.identity AND node.is_self
+        INNER JOIN archive ON archive.task_id IS NULL OR archive.task_id = coalesce(task.parent, task.id)
+        INNER JOIN destination ON archive.destination_id = destination.id
+        WHERE
+            task.id = NEW.task_id AND archive.removed_at IS NULL
+            AND archive.runs IN ('all', CASE WHEN NEW.state = 'finished' THEN 'succeeded' ELSE 'failed' END::archived_runs)
+        RETURNING destination_id
+    LOOP
+        PERFORM pg_notify('parley', 'result ' || destination);
+    END LOOP;
     RETURN NULL;
 END
 $$;
-CREATE FUNCTION deliver_outcome(ended run) RETURNS SETOF integer LANGUAGE sql AS $$
-    INSERT INTO archiving (archive_id, destination_id, run_id, edition, outcome, series, created_at, next_at)
-    SELECT
-        archive.id, destination.id, ended.id,
-        1 + (
-            SELECT coalesce(max(earlier.edition), 0) FROM archiving AS earlier
-            WHERE
-                earlier.run_id = ended.id AND earlier.archive_id = archive.id AND earlier.interval_number IS NULL
-        ),
-        ended.state, CASE WHEN destination.ordered THEN ended.task_id END, ended.changed_at, ended.changed_at
-    FROM task
-    INNER JOIN node ON task.lead = node.identity AND node.is_self
-    INNER JOIN archive ON archive.task_id IS NULL OR archive.task_id = coalesce(task.parent, task.id)
-    INNER JOIN destination ON archive.destination_id = destination.id
-    WHERE
-        task.id = ended.task_id AND archive.removed_at IS NULL
-        AND archive.runs IN ('all', CASE WHEN ended.state = 'finished' THEN 'succeeded' ELSE 'failed' END::archived_runs)
-    RETURNING destination_id
-$$;
-COMMENT ON FUNCTION archive_outcome() IS 'Queues the delivery of a run led here when it is over, in the transaction that ends it.';
-COMMENT ON FUNCTION deliver_outcome(run) IS 'Inserts a row for each archive that wants such a run; returns their destinations.';
+COMMENT ON FUNCTION archive_outcome() IS 'Queues the delivery of a run led here to each archive that wants such a one, in the transaction that ends it.';
 CREATE TRIGGER run_archived AFTER INSERT OR UPDATE OF state ON run FOR EACH ROW
 WHEN (new.state IN ('finished', 'failed', 'missed', 'displaced', 'unplaced'))
 EXECUTE FUNCTION archive_outcome();

@@ -723,3 +723,37 @@ END
 $$;
 COMMENT ON FUNCTION tell_given_back() IS 'Notifies of the span in which there is more of a resource, as tell_freed() does.';
 CREATE TRIGGER resource_given_back AFTER DELETE ON resource_use FOR EACH ROW EXECUTE FUNCTION tell_given_back();
+
+CREATE OR REPLACE FUNCTION archive_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    destination integer;
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.state = NEW.state THEN
+        RETURN NULL;
+    END IF;
+    FOR destination IN
+        INSERT INTO archiving (archive_id, destination_id, run_id, edition, outcome, series, created_at, next_at)
+        SELECT
+            archive.id, destination.id, NEW.id,
+            1 + (
+                SELECT coalesce(max(earlier.edition), 0) FROM archiving AS earlier
+                WHERE
+                    earlier.run_id = NEW.id AND earlier.archive_id = archive.id AND earlier.interval_number IS NULL
+            ),
+            NEW.state, CASE WHEN destination.ordered THEN NEW.task_id END, NEW.changed_at, NEW.changed_at
+        FROM task
+        INNER JOIN node ON task.lead = node.identity AND node.is_self
+        INNER JOIN archive ON archive.task_id IS NULL OR archive.task_id = coalesce(task.parent, task.id)
+        INNER JOIN destination ON archive.destination_id = destination.id
+        WHERE
+            task.id = NEW.task_id AND archive.removed_at IS NULL
+            AND archive.runs IN ('all', CASE WHEN NEW.state = 'finished' THEN 'succeeded' ELSE 'failed' END::archived_runs)
+        RETURNING destination_id
+    LOOP
+        PERFORM pg_notify('parley', 'result ' || destination);
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION archive_outcome() IS 'Queues the delivery of a run led here to each archive that wants such a one, in the transaction that ends it.';
+DROP FUNCTION deliver_outcome(run);
