@@ -143,7 +143,7 @@ class Occupation:
             index
             for index, each in enumerate(self._occupied)
             if each.scheduling_class in conflicting
-            and (precedence is None or each.fixed or (each.rank, each.priority) >= precedence)
+            and (precedence is None or not is_below(each, precedence))
         )
         if indices not in self._merged:
             spans = chain.from_iterable(self._occupied[index].spans for index in indices)
@@ -239,14 +239,18 @@ def _ranges(
 
 
 def gives_way(
-    booking: Booking | Use, yielding: Collection[UUID] | None, precedence: tuple[int, int]
+    booking: Booking | Use, yielding: Collection[UUID] | None, precedence: Precedence
 ) -> bool:
     """Return whether a run of this precedence may displace what is in its way.
 
     ``yielding`` are the only runs that may give way, if not None.
     """
-    listed = yielding is None or booking.run in yielding
-    return listed and not booking.fixed and (booking.rank, booking.priority) < precedence
+    return (yielding is None or booking.run in yielding) and is_below(booking, precedence)
+
+
+def is_below(taken: Booking | OccupiedSpan | Use, precedence: Precedence) -> bool:
+    """Return whether what is taken could give way to a run of this precedence."""
+    return not taken.fixed and (taken.rank, taken.priority) < precedence
 
 
 def trim_window(question: TimelineQuestion, window: Span) -> Span:

@@ -32,6 +32,7 @@ from node.model.timeline import (
     TimelineQuestion,
     free_ranges,
     free_ranges_beside,
+    is_below,
     obstacles,
     occupation_of,
     trim_window,
@@ -308,7 +309,7 @@ def _needs_database(
     """
     return any(
         each.scheduling_class in blockers(question.scheduling_class)
-        and (each.rank, each.priority) < question.precedence
+        and is_below(each, question.precedence)
         and any(start < soon[1] and soon[0] < end for start, end in each.spans)
         for question in questions
         if any(window[0] < soon[1] for window in question.windows)
