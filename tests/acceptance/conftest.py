@@ -23,8 +23,8 @@ from tests.acceptance.hostility import newest
 from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.wire import ALLOWED, wire
 from tests.integration.host_leftovers import nothing_left
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 
 HOLD_LIFE_S = 8
 """Life of a hold in seconds, shorter than the default, so that tests can wait for its end."""

@@ -19,7 +19,7 @@ from node.execution import process
 from node.execution.process import RunningProcess
 from node.runtime.clock import SystemClock
 from tests.acceptance.outsider import Outsider
-from tests.support.receivers import free_port
+from tests.support.loopback import free_port
 
 CLOCK = SystemClock()
 

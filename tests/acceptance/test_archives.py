@@ -19,8 +19,8 @@ from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider
 from tests.conftest import NewDatabase
 from tests.support.archiving import Receiver, receiver
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 
 CLOCK = SystemClock()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.wire import FAR, NAMESPACE
-from tests.support.receivers import free_port
+from tests.support.loopback import free_port
 
 pytestmark = [
     pytest.mark.needs("root", "ip", "iperf3"),

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import aiohttp
 import pytest
 
 from node.client.causes import cause_of
 from node.plugins.transport.senders import error_summary
+from tests.support.loopback import free_port
 
 
 @pytest.fixture
 def closed_port() -> int:
     """Return a port on which no server listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    return free_port()
 
 
 async def test_nodes_that_are_not_there(closed_port: int) -> None:

@@ -17,7 +17,7 @@ from node.store.mark import HostMarks
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
-from tests.support.receivers import free_port
+from tests.support.loopback import free_port
 from tests.support.served_nodes import served
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 

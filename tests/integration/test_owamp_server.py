@@ -23,8 +23,8 @@ from node.runtime.settings import Settings
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.limits import limit
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 from tests.support.served_nodes import Asker, asker
 
 LIMITS = """

@@ -26,7 +26,7 @@ from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.command_line import CommandResult, run_command
 from tests.support.limits import RANKED_ALIKE, limit, share
-from tests.support.receivers import free_port
+from tests.support.loopback import free_port
 from tests.support.served_nodes import (
     Asker,
     Served,

@@ -24,9 +24,9 @@ from tests.architecture.sources import REPOSITORY
 from tests.conftest import NewDatabase
 from tests.integration.plugins.targets import Authority
 from tests.support.clocks import START, ManualClock
+from tests.support.loopback import free_port
 from tests.support.needs import fixture_needs
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 from tests.support.served_nodes import Served, asker, know, served
 from tests.support.worlds import introduce
 

@@ -22,8 +22,8 @@ from node.runtime.settings import Settings
 from node.trust.sealing import POSTED, SealingKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.loopback import free_port
 from tests.support.pscheduler.command import CommandLine
-from tests.support.receivers import free_port
 from tests.support.served_nodes import Asker, asker
 
 IDLE: dict[str, Any] = {

@@ -27,7 +27,7 @@ from node.pscheduler.tests.registry import LANGUAGES
 from node.trust.tls import unchecked_options
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
-from tests.support.receivers import free_port
+from tests.support.loopback import free_port
 from tests.support.served_nodes import Served, served
 
 pytestmark = pytest.mark.timeout(180)

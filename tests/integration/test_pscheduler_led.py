@@ -23,8 +23,8 @@ from node.tasks.acceptance import stored_task
 from node.trust.sealing import POSTED, SealingKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.loopback import free_port
 from tests.support.pscheduler.lead import Lead, LedTask, RefusedByParticipant
-from tests.support.receivers import free_port
 from tests.support.served_nodes import Asker, asker
 from tests.support.worlds import exchange_of, hold_request, introduce
 

@@ -26,8 +26,8 @@ from node.model import times
 from node.postgres import ServerBinaries, locate
 from node.postgres.account import server_account
 from node.runtime.clock import SystemClock
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 
 CLOCK = SystemClock()
 _SETTINGS = {

@@ -15,12 +15,12 @@ from node.execution import process
 from node.model import times
 from node.plugins.contracts import DeliveryItem
 from tests.support.archiving import receiver
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
 from tests.support.receivers import (
     CLOCK,
     Peer,
     Surroundings,
-    free_port,
     kafka,
     otlp,
     postgres,

@@ -1,13 +1,34 @@
-"""Web applications of the tests, served on loopback."""
+"""Ports on loopback, and web applications of the tests that are served there."""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import web
+
+_PORTS = range(20_000, 32_000)
+
+
+def free_port() -> int:
+    """Return a port, of TCP and UDP, that is free at all addresses, and no connection takes.
+
+    A server that starts slowly would lose a port of the ephemeral range to any client meanwhile.
+    """
+    while True:
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with (
+            socket.socket() as stream,
+            socket.socket(type=socket.SOCK_DGRAM) as datagrams,
+            contextlib.suppress(OSError),
+        ):
+            for probe in (stream, datagrams):
+                probe.bind(("", port))
+            return port
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import secrets
 import shutil
 import socket
 import subprocess
@@ -40,7 +39,7 @@ from pyarrow import parquet
 from node.postgres.cluster import PrivateCluster
 from node.runtime.clock import SystemClock
 from tests.support.databases import copy_database
-from tests.support.loopback import serving
+from tests.support.loopback import free_port, serving
 from tests.support.patience import PATIENCE_S
 
 CLOCK = SystemClock()
@@ -49,7 +48,6 @@ BOOT = 180.0
 REJECTED = 13.5
 """A figure that the collector rejects."""
 _NUMBERS = count(1)
-_PORTS = range(20_000, 32_000)
 
 
 @dataclass
@@ -70,18 +68,6 @@ class Peer:
     async def _found(self) -> list[Any]:
         found = self.got()
         return await found if inspect.isawaitable(found) else found
-
-
-def free_port() -> int:
-    """Return a TCP port that is free at all addresses now, and that no connection takes by itself.
-
-    A server that starts slowly would lose a port of the ephemeral range to any client meanwhile.
-    """
-    while True:
-        port = _PORTS.start + secrets.randbelow(len(_PORTS))
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            return port
 
 
 class CloseableForwarder:

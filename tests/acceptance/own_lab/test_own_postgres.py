@@ -20,8 +20,8 @@ import pytest
 from node.cli.lab.nodes import module_environment
 from node.execution import process, proctable
 from node.execution.process import RunningProcess
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.nightly]
 

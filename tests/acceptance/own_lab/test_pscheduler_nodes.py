@@ -31,10 +31,10 @@ from tests.architecture.sources import REPOSITORY
 from tests.support.bundles import keys_of
 from tests.support.command_line import CommandResult, run_command
 from tests.support.documented_commands import blocks, command_lines
+from tests.support.loopback import free_port
 from tests.support.pscheduler.agent import Agent
 from tests.support.pscheduler.command import CommandLine
 from tests.support.pscheduler.template import template_of
-from tests.support.receivers import free_port
 
 pytestmark = [
     pytest.mark.nightly,

@@ -25,8 +25,8 @@ from node.model.errors import HostError, ParleyError
 from node.postgres.access import present_database, served_database
 from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
 
 pytestmark = [
     pytest.mark.timeout(240),

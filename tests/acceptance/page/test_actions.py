@@ -10,9 +10,9 @@ import pytest
 
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.browser import Page, new_page
+from tests.support.loopback import free_port
 from tests.support.page_hands import click_labelled, press_button
 from tests.support.page_opened import LIVE
-from tests.support.receivers import free_port
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 

@@ -16,7 +16,7 @@ from node.model.intervals import Interval
 from node.model.times import SECOND
 from node.plugins.contracts import Part, PartContext, Party, StreamingTool, Tool
 from node.plugins.tests.latencybg import TEST, LatencyBgSpec
-from tests.integration.plugins.test_stamp_on_loopback import free_port
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
 
 BRIEF = {"each": "PT1S", "interval": "PT0.01S", "timeout": "PT0.5S"}
@@ -80,7 +80,7 @@ def soon() -> int:
 
 def run_after_run(tool: StreamingTool) -> Iterator[list[Interval]]:
     """Yield the intervals of two runs on one port; the second begins where the first ends."""
-    port, first = free_port("127.1.0.2"), soon()
+    port, first = free_port(), soon()
     intervals = []
     for parts in (stream(tool, first, port, 2), stream(tool, first + 2 * SECOND, port, 2)):
         wait_until(parts[0].starts - PREPARATION_TIME)

@@ -253,11 +253,3 @@ def _serving(server: socketserver.BaseServer) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def closed_port() -> int:
-    """Return a TCP port on loopback on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

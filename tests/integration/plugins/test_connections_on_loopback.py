@@ -13,7 +13,8 @@ import pytest
 from node.plugins.contracts import Merged
 from node.plugins.tools.programs import target
 from node.plugins.tools.programs.tls_handshake import names_match
-from tests.integration.plugins.targets import Authority, closed_port, measured, pages, talking
+from tests.integration.plugins.targets import Authority, measured, pages, talking
+from tests.support.loopback import free_port
 
 BRISK = {"interval": "PT0.02S", "timeout": "PT0.3S"}
 
@@ -76,7 +77,7 @@ def test_no_banner() -> None:
 
 def test_refused_connections() -> None:
     """Every attempt at a closed port fails, and so does the run."""
-    port = closed_port()
+    port = free_port()
     run = connected(port)
     assert run.reason == (
         f"no connection to 127.0.0.1 port {port}: Connection refused (3 attempts)"

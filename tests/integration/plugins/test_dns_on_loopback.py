@@ -11,7 +11,8 @@ import dns.rcode
 import pytest
 
 from node.plugins.tools.programs.dns_query import resolvers
-from tests.integration.plugins.targets import answering, closed_port, measured
+from tests.integration.plugins.targets import answering, measured
+from tests.support.loopback import free_port
 
 ZONE = {
     ("www.example.", "A"): ["www.example. 300 IN A 192.0.2.80", "www.example. 300 IN A 192.0.2.81"],
@@ -140,7 +141,7 @@ def test_malformed_answers(
 
 def test_a_closed_port_is_said_at_once() -> None:
     """A closed port is reported immediately, even over UDP."""
-    port = closed_port()
+    port = free_port()
     run = measured("dns", "dnspython", name="a.example", server="127.0.0.1", port=port, tries=1)
     assert run.reason == f"127.0.0.1 port {port}: Connection refused"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.plugins.targets import Authority, closed_port, measured, pages, talking
+from tests.integration.plugins.targets import Authority, measured, pages, talking
+from tests.support.loopback import free_port
 
 TOOLS = ["fetch", pytest.param("curl", marks=pytest.mark.needs("curl"))]
 
@@ -145,7 +146,7 @@ def test_over_ipv6(tool: str) -> None:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_refused_connection_is_a_result(tool: str) -> None:
     """A refused connection fails the run, and the measurements until then are kept."""
-    port = closed_port()
+    port = free_port()
     run = measured("http", tool, url=f"http://127.0.0.1:{port}/")
     assert str(port) in str(run.reason)
     result = run.result or {}

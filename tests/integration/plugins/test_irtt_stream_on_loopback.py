@@ -26,7 +26,7 @@ from tests.integration.plugins.streams import (
     told,
     wait_until,
 )
-from tests.integration.plugins.test_stamp_on_loopback import free_port
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
 
 COUNTS = ("sent", "received_at_dest", "received_back")
@@ -71,7 +71,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
 @pytest.mark.needs("irtt")
 def test_a_server_that_comes_late_is_found() -> None:
     """Packets that were due before the server listened count as not sent, and not as lost."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
+    parts = stream(TOOL, soon(), free_port(), 4, each="PT4S")
     clients = start(TOOL, parts[0])
     wait_until(parts[0].starts + LEAD_IN + SECOND // 2)
     with served(parts[1]):
@@ -86,7 +86,7 @@ def test_a_server_that_comes_late_is_found() -> None:
 @pytest.mark.needs("irtt")
 def test_without_a_server_there_is_a_gap() -> None:
     """An interval in which the server never answered has the reason, and no figures."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
+    parts = stream(TOOL, soon(), free_port(), 4, each="PT4S")
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     assert interval.result is None
     assert (interval.reason or "").startswith("no packet could be sent: irtt: read udp4 ")
@@ -95,7 +95,7 @@ def test_without_a_server_there_is_a_gap() -> None:
 @pytest.mark.needs("irtt")
 def test_a_server_whose_port_is_taken_says_so() -> None:
     """A server whose port is taken reports that in its own words."""
-    parts = stream(TOOL, now(), free_port("127.1.0.2"), 5)
+    parts = stream(TOOL, now(), free_port(), 5)
     with served(parts[1]) as first:
         assert first.stdout is not None
         first.stdout.readline()  # its first interval is over: it listens
@@ -125,7 +125,7 @@ def test_a_misbehaving_irtt_makes_gaps(
     program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 4, each="PT4S")
+    parts = stream(TOOL, soon(), free_port(), 4, each="PT4S")
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     assert interval.result is None
     assert (interval.reason or "").startswith("no packet could be sent: ")
@@ -135,7 +135,7 @@ def test_a_misbehaving_irtt_makes_gaps(
 def test_without_irtt_there_is_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If irtt was uninstalled since the run was booked, both ends say so."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    for part in stream(TOOL, now(), free_port("127.1.0.2"), 1):
+    for part in stream(TOOL, now(), free_port(), 1):
         program = start(TOOL, part)
         stdout, _ = program.communicate(timeout=PATIENCE_S)
         with pytest.raises(ToolOutputError, match="irtt: irtt: No such file or directory"):

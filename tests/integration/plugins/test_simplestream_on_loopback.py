@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import subprocess
 import time
 from typing import Any
@@ -14,6 +13,7 @@ from node.model.errors import ToolOutputError
 from node.plugins import registry
 from node.plugins.contracts import Output, Part, PartContext, Party
 from node.plugins.tools.simplestreamer import TOOL
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
 
 PATIENCE_US = 10_000_000
@@ -22,13 +22,9 @@ TEST = registry.tests()["simplestream"]
 
 def session(source: str, dest: str, **fields: Any) -> list[PartContext]:
     """Return both parts of a run that starts now."""
-    family = socket.AF_INET6 if ":" in dest else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((dest, 0))
-        port = probe.getsockname()[1]
     spec: Any = TEST.spec_model.model_validate({"dest": "b", "timeout": "PT1S"} | fields)
     starts = time.time_ns() // 1000
-    parties = (Party("a", source), Party("b", dest, {"port": port}))
+    parties = (Party("a", source), Party("b", dest, {"port": free_port()}))
     first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec))
     return [first, dataclasses.replace(first, participant=1)]
 

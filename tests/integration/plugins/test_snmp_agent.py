@@ -16,6 +16,7 @@ import pytest
 from node.model.errors import ToolOutputError
 from node.plugins.contracts import Merged
 from tests.integration.plugins.targets import measured
+from tests.support.loopback import free_port
 
 pytestmark = [pytest.mark.needs("snmpd", "snmpget"), pytest.mark.timeout(60)]
 
@@ -34,9 +35,7 @@ CACHED = "PT7S"
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Run an agent, and return its port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     configuration = tmp_path / "snmpd.conf"
     configuration.write_text(CONFIGURATION.format(port=port))
     configuration.chmod(0o600)

@@ -17,20 +17,12 @@ from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
 from node.plugins.tools.programs import stamp_packet
 from node.plugins.tools.stamp import TOOL
+from tests.support.loopback import free_port
 from tests.support.patience import PATIENCE_S
 
 SOCKETS = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 BRIEF = {"count": 20, "interval": "PT0.005S", "timeout": "PT0.2S"}
 PATIENCE_US = 10_000_000
-
-
-def free_port(address: str) -> int:
-    """Return a UDP port that is free at this moment."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def session(
@@ -42,7 +34,7 @@ def session(
     """
     spec: Any = registry.tests()[test].spec_model.model_validate({"dest": "b"} | BRIEF | fields)
     starts = time.time_ns() // 1000
-    parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
+    parties = (Party("a", source), Party("b", dest, {"port": free_port()}))
     first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec) + longer)
     return [first, dataclasses.replace(first, participant=1)]
 

@@ -17,7 +17,7 @@ from tests.integration.plugins.streams import (
     told,
     wait_until,
 )
-from tests.integration.plugins.test_stamp_on_loopback import free_port
+from tests.support.loopback import free_port
 
 
 def test_no_packet_is_lost_between_two_runs() -> None:
@@ -36,7 +36,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
 
 def test_a_source_that_is_stopped_for_a_while_makes_no_burst() -> None:
     """Packets whose time has long passed are not sent, and do not count as lost."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 3, each="PT3S")
+    parts = stream(TOOL, soon(), free_port(), 3, each="PT3S")
     reflector, sender = start(TOOL, parts[1]), start(TOOL, parts[0])
     stopped_at = parts[0].starts + LEAD_IN + SECOND // 2
     wait_until(stopped_at)
@@ -52,7 +52,7 @@ def test_a_source_that_is_stopped_for_a_while_makes_no_burst() -> None:
 
 def test_a_source_that_is_stopped_for_longer_than_an_interval_records_each() -> None:
     """Packets of intervals that are over when the source goes on are told as not sent."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 5)
+    parts = stream(TOOL, soon(), free_port(), 5)
     reflector, sender = start(TOOL, parts[1]), start(TOOL, parts[0])
     first = parts[0].starts + LEAD_IN
     wait_until(first + SECOND // 2)
@@ -72,7 +72,7 @@ def test_a_source_that_is_stopped_for_longer_than_an_interval_records_each() -> 
 
 def test_a_host_without_a_reflector_is_loss_and_is_told() -> None:
     """Without a reflector all packets are lost, and the ICMP errors are counted."""
-    parts = stream(TOOL, soon(), free_port("127.1.0.2"), 1)
+    parts = stream(TOOL, soon(), free_port(), 1)
     [interval] = told(TOOL, parts[0], start(TOOL, parts[0]))
     result = interval.result or {}
     assert (result["sent"], result["received_back"]) == (100, 0)
