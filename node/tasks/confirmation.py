@@ -184,9 +184,13 @@ class TaskConfirmer:
             await self._announcer.meet(own, answered.rival, known.name)
         await self._announcer.learn(known.name, answered)
         later = answered.marked_at if mark is not None and self.process is not None else None
+        # Data that were just restored are settled: a later mark lets them go on as a newer node,
+        # unasked. But as long as another process is heard, it may be that one's, of which this one
+        # is a clone: then the next answers tell of a rival.
+        contested = self._database.was_restored and answered.other_heard is not None
         # Once for each node and start: a node that tells a wrong mark again changes nothing. Only
         # the process that serves the node believes it, since only that one is told of a rival.
-        if later is not None and lead not in self._believed:
+        if later is not None and lead not in self._believed and not contested:
             self._believed.add(lead)
             if await self._database.check_mark(later):
                 await self.require_original()

@@ -62,6 +62,28 @@ async def test_a_clone_that_nothing_tells_apart_ends_after_one_exchange(world: W
         copy.announcer.require_here()
 
 
+async def test_a_clone_of_what_was_just_restored_ends_too(world: World) -> None:
+    """A later mark is the original's while that is heard, and no reason to be a newer node."""
+    original, copy, site = await _twice(world)
+    await site.execute("UPDATE generation SET made_at = now()")
+    await site.execute("UPDATE schema_version SET applied_at = now() - interval '1 day'")
+    await original.mark_database()
+    await original.confirmer.run_once()
+    await site.execute("UPDATE generation SET marked_at = marked_at - interval '1 minute'")
+    assert copy.database.marked_at is not None
+    copy.database.marked_at -= times.MINUTE
+    await copy.database.check_mark()
+    generation = copy.database.generation
+    await copy.confirmer.run_once()
+    assert (copy.database.generation, copy.database.was_restored) == (generation, True)
+    world.clock.advance(15 * times.SECOND)
+    for node in (original, copy):
+        await node.confirmer.run_once()
+    assert not original.announcer.ended.is_set()
+    with pytest.raises(CopyOfNode, match=r"goes on at a place that b reaches"):
+        copy.announcer.require_here()
+
+
 async def test_only_who_serves_the_node_believes_a_later_mark(world: World) -> None:
     """A lead apart is told of no rival: the later state that others know may be the original's."""
     a, _ = await world.two()
