@@ -76,7 +76,7 @@ async def test_a_lead_that_dies_leaves_nothing_half_done(
 
 
 @pytest.mark.parametrize(("what", "phase"), list(product(CALLS, ("asked", "answered"))))
-@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("lasting", [pytest.param(False, marks=pytest.mark.nightly), True])
 async def test_a_cut_wire_leaves_nothing_half_done(
     world: World,
     what: str,

@@ -383,7 +383,7 @@ MOMENTS = list(product(("propose", "hold", "commit"), ("a", "b"), ("asked", "ans
 
 @pytest.mark.parametrize("act", OFTEN)
 @pytest.mark.parametrize(("what", "whom", "phase"), MOMENTS)
-@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("away", [False, pytest.param(True, marks=pytest.mark.nightly)])
 async def test_a_change_in_the_middle_of_planning_holds(
     world: World,
     act: str,

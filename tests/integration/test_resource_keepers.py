@@ -71,7 +71,7 @@ async def _taken(keeper: Site) -> list[tuple[UUID, int]]:
 @pytest.mark.parametrize(
     ("what", "phase"), list(product(("propose", "hold", "commit"), ("asked", "answered")))
 )
-@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("lasting", [pytest.param(False, marks=pytest.mark.nightly), True])
 async def test_a_lead_or_a_wire_that_dies_leaves_nothing_half_done(
     world: World, what: str, phase: str, *, lasting: bool
 ) -> None:

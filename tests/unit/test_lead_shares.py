@@ -229,6 +229,7 @@ def test_shares_are_kept_when_all_want_more() -> None:
     assert had["c"] / total == pytest.approx(1 / 6, abs=0.03)
 
 
+@pytest.mark.nightly
 def test_nobody_starves_with_long_runs() -> None:
     """A small lead has its share beside a large one, with runs longer than its part of an hour."""
     shares = LeadShares({"a": 9, "b": 1}, others=0)

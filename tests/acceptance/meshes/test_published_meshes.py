@@ -304,6 +304,7 @@ REFERRED = {
 }
 
 
+@pytest.mark.nightly
 async def test_a_host_that_stays_is_asked_for_delays_by_owamp(a: Outsider, tmp_path: Path) -> None:
     """Its pair is in the mesh file and is measured by this end alone, without a word to add it."""
     stays, spec = "127.1.0.77", {"ctrl-port": OWAMP_PORT, "packet-count": 50}
@@ -335,6 +336,7 @@ async def test_a_host_that_stays_is_asked_for_delays_by_owamp(a: Outsider, tmp_p
 
 
 @pytest.mark.needs("jq")
+@pytest.mark.nightly
 async def test_dashboards_find_results_by_the_reference(a: Outsider, tmp_path: Path) -> None:
     """Archived documents have the reference of the template, which an edit replaces wholly."""
     async with publisher() as server, receiver() as taker:

@@ -89,6 +89,7 @@ MATRIX = """import('/web/matrix.js').then(({ Matrix }) => {
     })"""
 
 
+@pytest.mark.nightly
 async def test_many_runs_and_long_lists_are_drawn_fast(browser: str) -> None:
     """20,000 runs, or what is seen of 300 by 300 pairs, take 20 ms, and long lists 100 ms."""
     async with opened(browser, StandIn()) as page:

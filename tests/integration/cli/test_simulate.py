@@ -211,17 +211,24 @@ def fleet(file: Path, lengths: Sequence[tuple[int, str]], nodes: int = 2) -> Pat
 
 
 def test_a_fleet_is_played_and_drawn(tmp_path: Path) -> None:
-    """A fleet gives a table of promises for people, a document for programs, and a drawing."""
+    """A fleet gives a table of promises for people, and a drawing."""
     small = fleet(tmp_path / "small.toml", ((1, "PT10M"), (3, "PT10M")), nodes=3)
     drawing = tmp_path / "fleet.svg"
     result = simulated(small, "--svg", drawing, "-o", "table")
     assert result.exit_code == 0, result.output
     assert "All promises were kept" in result.stdout
     assert "gridserver-usage" in drawing.read_text()
+
+
+@pytest.mark.nightly
+def test_a_fleet_is_told_to_programs(tmp_path: Path) -> None:
+    """The document of a fleet names the sets that were played."""
+    small = fleet(tmp_path / "small.toml", ((1, "PT10M"), (3, "PT10M")), nodes=3)
     assert report(small)["sets"] == ["gridserver-usage"]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.nightly
+@pytest.mark.timeout(180)
 def test_a_broken_promise_of_a_fleet_is_told(tmp_path: Path) -> None:
     """A broken promise of a fleet gives exit code 8 and the command that simulates it again."""
     crowded = fleet(tmp_path / "crowded.toml", ((1, "PT60M"), (9, "PT1M")))

@@ -30,10 +30,15 @@ def _an_hour_later(view: View, outcome: EpisodeOutcome) -> View:
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("gridserver-usage", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
         ("campaign-default", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
-        ("fbsng-dynamic", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
-        ("gridserver-sla", {"a": 0.2, "b": 0.3, "c": 0.5}),
+        *(
+            pytest.param(name, parts, marks=pytest.mark.nightly)
+            for name, parts in (
+                ("gridserver-usage", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+                ("fbsng-dynamic", {"a": 1 / 7, "b": 2 / 7, "c": 4 / 7}),
+                ("gridserver-sla", {"a": 0.2, "b": 0.3, "c": 0.5}),
+            )
+        ),
     ],
 )
 def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) -> None:
