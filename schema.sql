@@ -554,8 +554,9 @@ COMMENT ON COLUMN task.limit_refusal IS
 COMMENT ON COLUMN task.keepers IS
 'The nodes that keep the counted resources which its runs take: [{node, name, url, address, accepted, reason, takes: {resource: amount}}].
 At its lead all of them, at a keeper only itself. A keeper that is none of the participants holds the runs, and runs nothing.';
-CREATE FUNCTION parties(task task) RETURNS jsonb LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN task.keepers = '[]' OR task.participants = '[]' THEN task.participants ELSE task.participants || task.keepers END;
+CREATE FUNCTION parties(task task) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN task.keepers = '[]' OR task.participants = '[]' THEN task.participants ELSE task.participants || task.keepers END
+$$;
 COMMENT ON FUNCTION parties(task) IS 'The nodes that book the runs of a task: participants and keepers. A pool task has none of its own.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
 CREATE INDEX task_parent ON task (parent) WHERE parent IS NOT NULL;
@@ -1396,9 +1397,11 @@ COMMENT ON FUNCTION drop_limit_use() IS 'Gives back what was counted for held ru
 CREATE TRIGGER run_dropped_within_limits AFTER DELETE ON run REFERENCING OLD TABLE AS removed
 FOR EACH STATEMENT EXECUTE FUNCTION drop_limit_use();
 
-CREATE FUNCTION may_have_begun(run run) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN run.started_at IS NOT NULL
-OR (run.participant IS NULL AND (run.state = 'failed' OR coalesce(run.finished_at, run.changed_at) >= run.starts_at));
+CREATE FUNCTION may_have_begun(run run) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT
+        run.started_at IS NOT NULL
+        OR (run.participant IS NULL AND (run.state = 'failed' OR coalesce(run.finished_at, run.changed_at) >= run.starts_at))
+$$;
 COMMENT ON FUNCTION may_have_begun(run) IS
 'False of a run that has ended without having begun. A node that takes no part in it does not know when its participants began.';
 

@@ -215,6 +215,12 @@ CREATE OR REPLACE FUNCTION mesh_slots(
 $$;
 
 -- What is to be thought of a run: judged once, when it ends, and asked for everywhere.
+-- Postgres 17 alters no table whose row type a function's parsed body uses: a text is parsed when it is called.
+CREATE OR REPLACE FUNCTION may_have_begun(run run) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT
+        run.started_at IS NOT NULL
+        OR (run.participant IS NULL AND (run.state = 'failed' OR coalesce(run.finished_at, run.changed_at) >= run.starts_at))
+$$;
 ALTER TABLE run ADD COLUMN judgement text, ADD COLUMN judgement_code text, ADD COLUMN judgement_reason text,
     ADD COLUMN every interval;
 COMMENT ON COLUMN run.judgement IS
@@ -600,8 +606,9 @@ ALTER TABLE task ADD COLUMN keepers jsonb NOT NULL DEFAULT '[]';
 COMMENT ON COLUMN task.keepers IS
 'The nodes that keep the counted resources which its runs take: [{node, name, url, address, accepted, reason, takes: {resource: amount}}].
 At its lead all of them, at a keeper only itself. A keeper that is none of the participants holds the runs, and runs nothing.';
-CREATE FUNCTION parties(task task) RETURNS jsonb LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN task.keepers = '[]' OR task.participants = '[]' THEN task.participants ELSE task.participants || task.keepers END;
+CREATE FUNCTION parties(task task) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN task.keepers = '[]' OR task.participants = '[]' THEN task.participants ELSE task.participants || task.keepers END
+$$;
 COMMENT ON FUNCTION parties(task) IS 'The nodes that book the runs of a task: participants and keepers. A pool task has none of its own.';
 ALTER TABLE run ADD COLUMN takes boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN run.takes IS 'Whether it takes of resources that this node keeps (resource_use).';
