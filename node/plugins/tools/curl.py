@@ -123,7 +123,7 @@ class CurlTool(ClientTool):
             raise ToolOutputError(f"curl: {report.errormsg} (exit code {report.exitcode})")
         answered = report.http_code > 0
         cut = report.exitcode == _TOO_LARGE
-        reason = None if report.exitcode == 0 or (cut and answered) else _reason(report)
+        reason = None if report.exitcode == 0 or (cut and answered) else _reason(report, spec)
         if reason is None and not answered:
             raise ToolOutputError("curl reports neither an answer nor a failure")
         matched = None
@@ -189,9 +189,10 @@ def _report(output: Output) -> _CurlOutput:
         ) from None
 
 
-def _reason(report: _CurlOutput) -> str:
-    if report.exitcode == _NOT_RESOLVED and _NOWHERE in (report.errormsg or ""):
-        host = urlsplit(report.url_effective).hostname
+def _reason(report: _CurlOutput, spec: HttpSpec) -> str:
+    host = urlsplit(report.url_effective).hostname
+    # Later versions name the host of the URL as not found, and not the one to connect to.
+    if report.exitcode == _NOT_RESOLVED and host != urlsplit(spec.url).hostname:
         return (
             f"redirected to {host}, which curl cannot ask whether it objects to being measured; "
             "use fetch, or name that URL"
