@@ -75,6 +75,9 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         own = self._certificate(self._name, self._key, dt.timedelta(0), 10 * DAY)
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        own = own.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+        )
         self.file = folder / f"{name.replace(' ', '-')}.pem"
         self._own = own.sign(self._key, hashes.SHA256())
         self.file.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
@@ -95,6 +98,10 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - since - DAY)
             .not_valid_after(now + until)
+            .add_extension(  # Python 3.13 accepts no certificate without
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
 
     def context(self, *names: str, days_left: float = 5, alpn: str = "http/1.1") -> ssl.SSLContext:
