@@ -77,6 +77,7 @@ NEEDS = {
     "rabbitmq": _file("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server"),
     "prometheus": _program("prometheus", "prometheus"),
     "apt-ftparchive": _program("apt-utils", "apt-ftparchive"),  # the repository of packages
+    "gpg": _program("gnupg", "gpg"),  # the key that signs it
     "systemd-analyze": _program("systemd", "systemd-analyze"),  # the units in deploy/
     "chromium": _program("chromium", "chromium", "chromium-browser"),  # the page
     "firefox": _program("firefox-esr", "firefox-esr"),  # the page, too

@@ -12,7 +12,7 @@ import pytest
 
 from deploy import repository
 
-pytestmark = [pytest.mark.needs("apt-ftparchive"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.needs("apt-ftparchive", "gpg"), pytest.mark.timeout(120)]
 
 CONTROL = """\
 Package: parley
