@@ -65,6 +65,19 @@ def measured(
     return test.merge(spec, [Part(0, "a", result)])
 
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """Signs certificates, and stores them in files for servers and clients."""
 
@@ -77,7 +90,7 @@ class Authority:
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         own = own.add_extension(
             x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
-        )
+        ).add_extension(_SIGNS_CERTIFICATES, critical=True)
         self.file = folder / f"{name.replace(' ', '-')}.pem"
         self._own = own.sign(self._key, hashes.SHA256())
         self.file.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
@@ -98,7 +111,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - since - DAY)
             .not_valid_after(now + until)
-            .add_extension(  # Python 3.13 accepts no certificate without
+            .add_extension(  # Python 3.13 accepts none without
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,
             )
