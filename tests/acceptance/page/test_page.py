@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.support import page_scene as scene
 from tests.support.browser import Page
 from tests.support.page_opened import DRAWN, LIVE, TASKS, opened
 from tests.support.page_stand_in import NOW, StandIn
+from tests.support.patience import PATIENCE_S
 
 CONTRAST = Path(__file__).parents[2] / "contrast.js"
 
@@ -221,7 +223,7 @@ async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
         await page.until(DRAWN)
         started = ordinary.runs[scene.the_failed(ordinary)].starts_at
         share = (started + times.MINUTE - (NOW - times.HOUR)) / (7 * times.HOUR)
-        await page.click_at(*await timeline_point(page, share, 36))
+        await click_timeline(page, share, 36)
         await page.until("document.querySelector('#drawer[open] .parts')")
         assert scene.CAUSE in await page.text("#drawer")
         assert scene.CAUSE in await page.text("#tip")
@@ -270,12 +272,27 @@ async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
         ordinary.reserved.append(made)
         await ordinary.tell("reservation", {"id": str(made.reservation), "state": "made"})
         await page.until(f"{label}.endsWith(', 1 reserved time')")
-        await page.click_at(*await timeline_point(page, 3 / 7, 36))
+        await click_timeline(page, 3 / 7, 36)
         await page.until("!document.getElementById('tip').hidden")
         assert "demo SC26 by alice" in await page.text("#tip")
         assert str(made.reservation) in await page.text("#tip")
         assert not await page.evaluate("document.querySelector('#drawer').open")
         assert page.complaints() == []
+
+
+HIT = """new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))).then(
+    () => !document.getElementById('tip').hidden || document.getElementById('drawer').open
+)"""
+"""Whether the pointer is on something of the timeline, once that is drawn."""
+
+
+async def click_timeline(page: Page, share: float, y: float) -> None:
+    """Click on what is at a point of the timeline, again if that was just being drawn anew."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await page.click_at(*await timeline_point(page, share, y))
+            if await page.evaluate(HIT):
+                return
 
 
 async def timeline_point(page: Page, share: float, y: float) -> tuple[float, float]:
@@ -312,7 +329,7 @@ async def test_a_crowded_day_stays_smooth(browser: str) -> None:
         await page.until(
             r"Number(/(\d+) normal/.exec(document.getElementById('canvas').ariaLabel)[1]) > 4000"
         )
-        await page.click_at(*await timeline_point(page, 1 / 14, 100))
+        await click_timeline(page, 1 / 14, 100)
         await page.until("document.querySelectorAll('#drawer[open] tbody tr').length > 5")
         assert re.match(r"\d+ normal runs, ", await page.text("#drawer-title"))
         assert page.complaints() == []
