@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from node.model.errors import HostError
 from tests.chaos.battle import Outcome
 from tests.chaos.checks import CHECKS
 
-_SHOWN = 20
+_SHOWN = 5
+"""Violations of each check that are printed."""
 
 
 def lines_of(outcome: Outcome) -> Iterator[str]:
@@ -36,10 +38,12 @@ def lines_of(outcome: Outcome) -> Iterator[str]:
     yield f"({rate:.1f}/s), settled {outcome.settled_s:.0f} s after the last fault"
     for check, count in checks_of(outcome).items():
         yield f"  {'BROKEN' if count else 'holds '}  {check:20} {count:6d}"
-    for violation in outcome.violations[:_SHOWN]:
-        yield f"  {violation.check} on {violation.node}: {violation.id} {violation.what}"
-    if len(outcome.violations) > _SHOWN:
-        yield f"  and {len(outcome.violations) - _SHOWN} more"
+    for check, count in checks_of(outcome).items():
+        found = (each for each in outcome.violations if each.check == check)
+        for violation in islice(found, _SHOWN):
+            yield f"  {check} on {violation.node}: {violation.id} {violation.what}"
+        if count > _SHOWN:
+            yield f"  and {count - _SHOWN} more of {check}"
     if outcome.kept is not None:
         yield f"logs and databases are kept in {outcome.kept}"
     yield f"commit {commit()}, {outcome.took_s:.0f} s in all"
