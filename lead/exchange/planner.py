@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -201,13 +202,13 @@ class Planner:
         answered, put_off = self._reachability.take_changes()
         if not answered and not put_off:
             return
-        async with self._database.connection() as connection:
-            for identity, ask_at in put_off.items():
-                await planning.put_off(connection, identity, ask_at)
-            if answered:
-                await planning.note_answered(connection, answered, self._clock.now())
-            for identity in answered:
-                await planning.wake_all(connection, identity, self._clock.now())
+        now = self._clock.now()
+        changes: list[Callable[[Connection], Awaitable[None]]] = [
+            *(partial(_put_off, node, ask_at) for node, ask_at in put_off.items()),
+            *(partial(_wake, node, now) for node in answered),
+        ]
+        for change in changes:
+            await self._database.settle(change)
 
     async def handle_unexpected_failure(self, claimed: Claim, why: Reason) -> None:
         """Release what was held after an unexpected error, and plan the task again later."""
@@ -457,3 +458,12 @@ def _answer_to_keep(answered: IntroductionAnswer) -> dict[str, Any]:
         "tools": answered.tools,
         "lacks": answered.lacks,
     }
+
+
+async def _put_off(node: str, ask_at: int, connection: Connection) -> None:
+    await planning.put_off(connection, node, ask_at)
+
+
+async def _wake(node: str, now: int, connection: Connection) -> None:
+    await planning.note_answered(connection, [node], now)
+    await planning.wake_all(connection, node, now)

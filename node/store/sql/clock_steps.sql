@@ -29,9 +29,17 @@ UPDATE generation SET aged_at = least(aged_at + interval '1 day', $1) RETURNING 
 -- plan_now --
 -- Nobody can tell a pause that the wrong clock chose from an instant that follows from the schedule. Planning too early
 -- finds nothing to do and chooses anew. The same holds for the next slot, which is the wrong instant of an edit.
+WITH late AS (
+    SELECT task_id FROM planning
+    WHERE (plan_at > $1 OR (plan_at IS NOT NULL AND next_run_at > $1)) AND lease_until IS NULL
+    ORDER BY task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE
+)
+
 UPDATE planning
 SET plan_at = least(plan_at, $1), next_run_at = CASE WHEN next_run_at > $1 THEN $1 ELSE next_run_at END
-WHERE (plan_at > $1 OR (plan_at IS NOT NULL AND next_run_at > $1)) AND lease_until IS NULL;
+FROM late
+WHERE planning.task_id = late.task_id;
 
 -- shorten_leases --
 -- Of workers that may live. An earlier plan_at is a wake-up for the end of the lease (see "finish_claims").

@@ -76,7 +76,16 @@ UPDATE generation SET place = '';
 
 -- raise_all_epochs --
 -- Above every epoch that was given after the backup: no lead claims a task once a microsecond. Other nodes refuse lower ones.
-UPDATE planning SET lease_epoch = greatest(lease_epoch, (extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint);
+-- Workers may still plan beside it.
+WITH every AS (
+    SELECT task_id FROM planning
+    ORDER BY task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE
+)
+
+UPDATE planning SET lease_epoch = greatest(lease_epoch, (extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint)
+FROM every
+WHERE planning.task_id = every.task_id;
 
 -- doubt_all_nodes --
 -- Whatever was agreed with them after the backup is not known here.
