@@ -10,6 +10,7 @@ from node.model.wire.tasks import Schedule
 from node.store import bookings, nodes
 from node.store.bookings import ExchangeRuling, Hold
 from tests.support.booking import HOUR, BookingLead
+from tests.support.ended_tasks import ENDED_TASKS
 from tests.support.limits import limit
 from tests.support.worlds import (
     ON_ONE_LOOP,
@@ -75,3 +76,22 @@ async def test_an_edit_locks_its_lead_before_the_caps(world: World) -> None:
         )
         assert row[0] > 0
     assert (await editing).accepted
+
+
+async def test_raised_epochs_lock_the_agenda_as_workers_do(world: World) -> None:
+    """A database that was restored waits for the first task, and holds no later one meanwhile."""
+    site = await world.site("a")
+    await site.execute(ENDED_TASKS, site.identity, HOUR, 2, times.HOUR)
+    tasks = [row[0] for row in await site.rows("SELECT task_id FROM planning ORDER BY 1")]
+    # In the table the first one comes last.
+    await site.execute("UPDATE planning SET failures = failures WHERE task_id = $1", tasks[0])
+    lock = "SELECT FROM planning WHERE task_id = $1 FOR NO KEY UPDATE"
+    await site.execute("UPDATE generation SET place = 'elsewhere'")
+    async with site.database.transaction() as connection:
+        await connection.execute(lock, tasks[0])
+        looking = asyncio.create_task(site.database.check_mark())
+        while not looking.done() and not await _is_blocked(site):
+            pass
+        await connection.execute("SET LOCAL lock_timeout = '100ms'")
+        await connection.execute(lock, tasks[1])
+    assert await looking
