@@ -130,7 +130,10 @@ async def test_a_run_that_the_host_takes_away_is_displaced(a: Outsider, host: St
         await a.create("idle", participants=names, spec={"duration": "PT2S"}, schedule=schedule)
     )
     host.preempt(host.runs[-1])
-    lost = await a.until(f"/v1/runs/{run['id']}", lambda found: found["state"] == "displaced")
+    lost = await a.over(run)
+    # On a busy host it is found out when the run is about to begin, which cancels it.
+    assert lost["state"] in {"displaced", "cancelled"}, lost
+    assert lost["started_at"] is None
     assert "says that the run is preempted, and had not told so" in lost["reason"]
 
 
