@@ -283,7 +283,7 @@ async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
 HIT = """new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))).then(
     () => !document.getElementById('tip').hidden || document.getElementById('drawer').open
 )"""
-"""Whether the pointer is on something of the timeline, once that is drawn."""
+"""A question whether the pointer is on something of the timeline, once that is drawn."""
 
 
 async def click_timeline(page: Page, share: float, y: float) -> None:
