@@ -4,7 +4,7 @@ import { Actions, CALLER_PATH, may, runActions, taskActions } from "./actions.js
 import { Api, ApiError } from "./api.js";
 import { chart, coursePath, measured } from "./chart.js";
 import { coalesced } from "./coalesce.js";
-import { byId, element, setText } from "./dom.js";
+import { byId, element, refill, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
 import * as header from "./header.js";
 import { drawList, ENTRY_FIELDS, failuresPath, LIST_LENGTHS, LIST_NAMES, listPath, RUN_FIELDS } from "./lists.js";
@@ -282,7 +282,7 @@ function drawFilter() {
   if (box.dataset.shown === shown) return;
   box.dataset.shown = shown;
   const buttons = known && actions.buttons(taskActions(known, caller), { task: known });
-  box.replaceChildren(...(buttons ? [buttons] : []));
+  refill(box, buttons ? [buttons] : []);
 }
 
 async function fetchClock() {

@@ -85,6 +85,13 @@ export function reconcile(parent, items, { key, signature, build }) {
   }
 }
 
+/** Replaces what a box has. What had the focus leaves it to what stands there now in the same words. */
+export function refill(/** @type {HTMLElement} */ box, /** @type {Node[]} */ content) {
+  const focused = box.contains(document.activeElement) ? document.activeElement : null;
+  box.replaceChildren(...content);
+  if (focused) stopsOf(box).find((stop) => stop.textContent === focused.textContent)?.focus();
+}
+
 // What Tab stops at.
 function stopsOf(/** @type {HTMLElement} */ row) {
   return /** @type {HTMLElement[]} */ ([...row.querySelectorAll("a[href], button, input, select, textarea, summary")]);

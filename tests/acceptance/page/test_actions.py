@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.browser import Page, new_page
 from tests.support.loopback import free_port
-from tests.support.page_hands import click_labelled, press_button
+from tests.support.page_hands import button, click_labelled, press_button
 from tests.support.page_opened import LIVE
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
@@ -30,6 +30,19 @@ async def shown(browser: str, a: Outsider, token: str, task: Json) -> AsyncItera
         yield page
         # The browser itself complains of answers that the page tells in words.
         assert [each for each in page.complaints() if "409 (Conflict)" not in each] == []
+
+
+async def test_a_button_keeps_the_focus_while_its_task_changes(browser: str, a: Outsider) -> None:
+    """Whoever has moved to a button presses it with Enter, though another has paused the task."""
+    task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
+    async with shown(browser, a, a.token, task) as page:
+        cancel = button("#filter-actions", "Cancel")
+        await page.until(f"Boolean({cancel})")
+        await page.evaluate(f"{cancel}.focus()")
+        await a.ask("POST", f"/v1/tasks/{task['id']}/pause")
+        await page.until(f"Boolean({button('#filter-actions', 'Resume')})")
+        assert await page.evaluate(f"document.activeElement === {cancel}")
+    await a.cancel(task)
 
 
 async def test_tasks_are_paused_resumed_and_cancelled(browser: str, a: Outsider) -> None:
