@@ -33,7 +33,7 @@ async def shown(browser: str, a: Outsider, token: str, task: Json) -> AsyncItera
 
 
 async def test_a_button_keeps_the_focus_while_its_task_changes(browser: str, a: Outsider) -> None:
-    """Whoever has moved to a button presses it with Enter, though another has paused the task."""
+    """The reader who has moved to a button keeps it, though somebody else pauses the task."""
     task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
     async with shown(browser, a, a.token, task) as page:
         cancel = button("#filter-actions", "Cancel")
