@@ -596,7 +596,8 @@ async def test_a_target_that_objects_meanwhile_is_measured_no_longer(
             await asyncio.wait({looking}, timeout=0.1)
     part = await due.part()
     assert part.reason == "example.org has said by DNS that it does not want to be measured"
-    assert part.started_at == HOUR
+    # The hand on the clock may be faster than the program's start is noted.
+    assert HOUR <= (part.started_at or 0) <= HOUR + OBJECTION_LOOK
     assert objection.patience_s[1:] == [0, 0]
 
 
