@@ -200,8 +200,6 @@ class Planner:
     async def apply_reachability_changes(self) -> None:
         """Wake tasks whose participants answer again, and put off those whose do not."""
         answered, put_off = self._reachability.take_changes()
-        if not answered and not put_off:
-            return
         now = self._clock.now()
         changes: list[Callable[[Connection], Awaitable[None]]] = [
             *(partial(_put_off, node, ask_at) for node, ask_at in put_off.items()),
