@@ -192,7 +192,7 @@ def _report(output: Output) -> _CurlOutput:
 def _reason(report: _CurlOutput, spec: HttpSpec) -> str:
     host = urlsplit(report.url_effective).hostname
     # Later versions name the host of the URL as not found, and not the one to connect to.
-    if report.exitcode == _NOT_RESOLVED and host != urlsplit(spec.url).hostname:
+    if report.exitcode == _NOT_RESOLVED and host != spec.host:
         return (
             f"redirected to {host}, which curl cannot ask whether it objects to being measured; "
             "use fetch, or name that URL"

@@ -214,13 +214,14 @@ CREATE OR REPLACE FUNCTION mesh_slots(
     WHERE missed.slots > 0
 $$;
 
--- What is to be thought of a run: judged once, when it ends, and asked for everywhere.
 -- Postgres 17 alters no table whose row type a function's parsed body uses: a text is parsed when it is called.
 CREATE OR REPLACE FUNCTION may_have_begun(run run) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT
         run.started_at IS NOT NULL
         OR (run.participant IS NULL AND (run.state = 'failed' OR coalesce(run.finished_at, run.changed_at) >= run.starts_at))
 $$;
+
+-- What is to be thought of a run: judged once, when it ends, and asked for everywhere.
 ALTER TABLE run ADD COLUMN judgement text, ADD COLUMN judgement_code text, ADD COLUMN judgement_reason text,
     ADD COLUMN every interval;
 COMMENT ON COLUMN run.judgement IS
