@@ -50,13 +50,22 @@ WITH RECURSIVE changed AS (
     SELECT campaign.id FROM campaign INNER JOIN changed ON campaign.parent_id = changed.id
 ),
 
-named AS (
-    UPDATE planning SET plan_at = $2
-    FROM changed
+waiting AS (
+    SELECT planning.task_id
+    FROM planning
+    INNER JOIN changed ON planning.campaign_id = changed.id
     WHERE
-        planning.campaign_id = changed.id AND planning.plan_at > $2
+        planning.plan_at > $2
         AND planning.lease_until IS NULL
         AND EXISTS (SELECT FROM run WHERE run.task_id = planning.task_id AND run.state = 'waiting')
+    ORDER BY planning.task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE OF planning
+),
+
+named AS (
+    UPDATE planning SET plan_at = $2
+    FROM waiting
+    WHERE planning.task_id = waiting.task_id
 )
 
 UPDATE term SET try_at = $2

@@ -1,9 +1,17 @@
 -- fence --
 -- At the lead: workers that plan these tasks now lose their leases; the new epoch makes their late messages harmless.
+WITH fenced AS (
+    SELECT task_id FROM planning
+    WHERE task_id = ANY($1::uuid [])
+    ORDER BY task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE
+)
+
 UPDATE planning
 SET lease_epoch = lease_epoch + 1, lease_owner = NULL, lease_until = NULL, waits_for = NULL, waits_until = NULL
-WHERE task_id = ANY($1::uuid [])
-RETURNING task_id, lease_epoch;
+FROM fenced
+WHERE planning.task_id = fenced.task_id
+RETURNING planning.task_id, planning.lease_epoch;
 
 -- raise_epoch --
 UPDATE task

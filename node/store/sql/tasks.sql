@@ -325,7 +325,17 @@ WHERE id = ANY($1::uuid []) AND state IN ('active', 'paused')
 RETURNING id;
 
 -- stop_planning --
-UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = ANY($1::uuid []) RETURNING task_id, lease_until;
+WITH stopped AS (
+    SELECT task_id FROM planning
+    WHERE task_id = ANY($1::uuid [])
+    ORDER BY task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE
+)
+
+UPDATE planning SET plan_at = NULL, next_run_at = NULL
+FROM stopped
+WHERE planning.task_id = stopped.task_id
+RETURNING planning.task_id, planning.lease_until;
 
 -- wake_planning --
 -- Something changed for this task: plan it then, from this slot on. A worker that is planning it has not seen that, however
@@ -340,20 +350,27 @@ WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
 -- wake_refused --
 -- Time that a participant refused has become free: waiting slots are planned now. A task that is being planned may be about
 -- to wait.
-UPDATE planning
-SET plan_at = least(planning.plan_at, $3)
-FROM task
-WHERE
-    planning.task_id = task.id
-    AND task.id = ANY($1::uuid [])
-    AND task.state = 'active'
-    AND parties(task) @> jsonb_build_array(jsonb_build_object('node', $2::text))
-    AND planning.plan_at > $3
-    AND (
-        planning.lease_until IS NOT NULL
-        OR EXISTS (SELECT FROM run WHERE run.task_id = task.id AND run.state = 'waiting')
-    )
-RETURNING task.id;
+WITH refused AS (
+    SELECT planning.task_id
+    FROM planning
+    INNER JOIN task ON planning.task_id = task.id
+    WHERE
+        task.id = ANY($1::uuid [])
+        AND task.state = 'active'
+        AND parties(task) @> jsonb_build_array(jsonb_build_object('node', $2::text))
+        AND planning.plan_at > $3
+        AND (
+            planning.lease_until IS NOT NULL
+            OR EXISTS (SELECT FROM run WHERE run.task_id = task.id AND run.state = 'waiting')
+        )
+    ORDER BY planning.task_id -- all transactions lock in the same order
+    FOR NO KEY UPDATE OF planning
+)
+
+UPDATE planning SET plan_at = least(plan_at, $3)
+FROM refused
+WHERE planning.task_id = refused.task_id
+RETURNING planning.task_id;
 
 -- finish_tasks --
 -- Tasks that have nothing left to plan, and whose runs are all over. A run that was displaced before its start is placed again
