@@ -61,7 +61,8 @@ SELECT id, held_at FROM exchange
 WHERE state = 'held' AND held_at < now() - make_interval(secs => $1)
 """
 UNDECIDED = "SELECT id FROM negotiation WHERE state = 'open' AND expires_at < now()"
-UNSAID = "SELECT kind, message, last_error FROM outbox"
+# An end that is told again, once no message of whoever planned the task can arrive, is for later.
+UNSAID = "SELECT kind, message, last_error FROM outbox WHERE attempts > 0 OR next_at <= now()"
 VIEWS = ("run_now", "run_upcoming", "run_missed", "run_history", "node_occupancy", "decision_trace")
 
 
