@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from uuid import UUID
+
+import pytest
 
 from node.model import times
 from node.model.host_limits.document import DEFAULT
 from node.model.wire.tasks import Schedule
-from node.store import bookings, nodes
+from node.store import bookings, changes, nodes
+from node.store import tasks as stored_tasks
 from node.store.bookings import ExchangeRuling, Hold
+from node.store.database import Connection
 from tests.support.booking import HOUR, BookingLead
 from tests.support.ended_tasks import ENDED_TASKS
 from tests.support.limits import limit
@@ -78,20 +84,56 @@ async def test_an_edit_locks_its_lead_before_the_caps(world: World) -> None:
     assert (await editing).accepted
 
 
+async def _two_tasks(site: Site) -> list[UUID]:
+    """Return two tasks in the order of their names; in the table the first one comes last."""
+    await site.execute(ENDED_TASKS, site.identity, HOUR, 2, times.HOUR)
+    tasks = [row[0] for row in await site.rows("SELECT task_id FROM planning ORDER BY 1")]
+    await site.execute("UPDATE planning SET failures = failures WHERE task_id = $1", tasks[0])
+    return tasks
+
+
+_LOCK = "SELECT FROM planning WHERE task_id = $1 FOR NO KEY UPDATE"
+
+
 async def test_raised_epochs_lock_the_agenda_as_workers_do(world: World) -> None:
     """A database that was restored waits for the first task, and holds no later one meanwhile."""
     site = await world.site("a")
-    await site.execute(ENDED_TASKS, site.identity, HOUR, 2, times.HOUR)
-    tasks = [row[0] for row in await site.rows("SELECT task_id FROM planning ORDER BY 1")]
-    # In the table the first one comes last.
-    await site.execute("UPDATE planning SET failures = failures WHERE task_id = $1", tasks[0])
-    lock = "SELECT FROM planning WHERE task_id = $1 FOR NO KEY UPDATE"
+    tasks = await _two_tasks(site)
     await site.execute("UPDATE generation SET place = 'elsewhere'")
     async with site.database.transaction() as connection:
-        await connection.execute(lock, tasks[0])
+        await connection.execute(_LOCK, tasks[0])
         looking = asyncio.create_task(site.database.check_mark())
         while not looking.done() and not await _is_blocked(site):
             pass
         await connection.execute("SET LOCAL lock_timeout = '100ms'")
-        await connection.execute(lock, tasks[1])
+        await connection.execute(_LOCK, tasks[1])
     assert await looking
+
+
+async def _fence(connection: Connection, tasks: Sequence[UUID]) -> Mapping[UUID, object]:
+    return await changes.fence(connection, tasks, HOUR)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(stored_tasks.stop_planning, id="end"), pytest.param(_fence, id="edit")],
+)
+async def test_ends_and_edits_lock_the_agenda_as_workers_do(
+    world: World, change: Callable[[Connection, Sequence[UUID]], Awaitable[Mapping[UUID, object]]]
+) -> None:
+    """Whoever ends or edits both tasks waits for the first, and holds no later one meanwhile."""
+    site = await world.site("a")
+    tasks = await _two_tasks(site)
+
+    async def change_both() -> Mapping[UUID, object]:
+        async with site.database.transaction() as connection:
+            return await change(connection, tasks)
+
+    async with site.database.transaction() as connection:
+        await connection.execute(_LOCK, tasks[0])
+        changing = asyncio.create_task(change_both())
+        while not changing.done() and not await _is_blocked(site):
+            pass
+        await connection.execute("SET LOCAL lock_timeout = '100ms'")
+        await connection.execute(_LOCK, tasks[1])
+    assert set(await changing) == set(tasks)
