@@ -210,7 +210,7 @@ async def test_a_server_that_sorts_otherwise_is_told(
         assert (await _said(a))[0] == []
 
 
-@pytest.mark.parametrize("damaged", ["task", "node"])
+@pytest.mark.parametrize("damaged", ["task", pytest.param("node", marks=pytest.mark.nightly)])
 async def test_a_damaged_table_is_told(
     server: Server, clock: ManualClock, tmp_path: Path, damaged: str
 ) -> None:

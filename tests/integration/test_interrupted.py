@@ -58,6 +58,7 @@ def _place() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_ctrl_c_leaves_nothing_and_says_what_was_not_run(place: Path, tmp_path: Path) -> None:
     """An interrupted run removes all its files, and counts what it has left out."""
     (tmp_path / "never.py").write_text(PLUGIN)

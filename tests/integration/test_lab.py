@@ -79,6 +79,7 @@ async def test_two_labs_at_once_do_not_meet() -> None:
         assert len(urls) == 4
 
 
+@pytest.mark.nightly
 async def test_a_death_is_told_and_the_others_go_on() -> None:
     """The unexpected death of a node is reported by name, and the other nodes go on."""
     died: asyncio.Queue[tuple[str, str]] = asyncio.Queue()

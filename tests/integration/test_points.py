@@ -64,6 +64,7 @@ def test_every_story_is_told_to_its_end(name: str) -> None:
     assert play(story(name)).violations == ()
 
 
+@pytest.mark.nightly
 def test_what_books_is_in_scope_and_reached(displacement: Played) -> None:
     """A single small story crosses hundreds of the points, in nodes and in leads."""
     assert displacement.violations == ()

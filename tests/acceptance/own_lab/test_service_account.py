@@ -140,7 +140,9 @@ async def test_a_directory_with_others_in_it_stays_root_s(state: Path) -> None:
     assert state.stat().st_uid == 0
 
 
-@pytest.mark.parametrize("closed", ["limits.toml", "state"])
+@pytest.mark.parametrize(
+    "closed", ["limits.toml", pytest.param("state", marks=pytest.mark.nightly)]
+)
 async def test_an_account_that_was_asked_for_is_demanded(state: Path, closed: str) -> None:
     """A node with ``PARLEY_ACCOUNT`` does not start where that account cannot be used."""
     limits = state.with_name("limits.toml")
@@ -199,7 +201,7 @@ def test_what_is_handed_over_has_no_trap(state: Path, kind: str) -> None:
     assert state.stat().st_uid == 0
 
 
-@pytest.mark.parametrize("name", ["lock", "log"])
+@pytest.mark.parametrize("name", ["lock", pytest.param("log", marks=pytest.mark.nightly)])
 async def test_root_follows_no_link_of_the_account(state: Path, name: str) -> None:
     """Commands of root act for the account in its directory, its private Postgres included."""
     entry = pwd.getpwnam("nobody")

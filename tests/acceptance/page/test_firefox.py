@@ -93,6 +93,7 @@ async def test_each_action_works_in_firefox(fox: FirefoxPage, a: Outsider) -> No
     assert fox.complaints == []
 
 
+@pytest.mark.nightly
 async def test_each_form_works_in_firefox(fox: FirefoxPage, a: Outsider) -> None:
     """A task, a mesh, a reservation and a pool are created by their forms, and taken back."""
     await opened(fox, a)

@@ -244,7 +244,12 @@ async def test_timeout(parley: Any, planned: Any) -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "placed", "code"),
-    [("unreachable", 0, 5), ("no time", 0, 4), ("partly booked", 1, 7), ("lease lost", 0, 7)],
+    [
+        ("unreachable", 0, 5),
+        ("no time", 0, 4),
+        pytest.param("partly booked", 1, 7, marks=pytest.mark.nightly),
+        pytest.param("lease lost", 0, 7, marks=pytest.mark.nightly),
+    ],
 )
 async def test_whoever_gives_up_is_told_the_reason(
     parley: Any, planned: Any, outcome: str, placed: int, code: int

@@ -189,7 +189,10 @@ WAYS = {
 
 
 @pytest.mark.usefixtures("busy_host")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(it, marks=[] if it == "change a row" else pytest.mark.nightly) for it in WAYS],
+)
 def test_who_came_first_goes_on_first(store: NodeStore, way: str) -> None:
     """Each of many that wait for one row goes on in its turn, however busy the host is."""
     order: list[str] = []

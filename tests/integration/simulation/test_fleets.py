@@ -12,7 +12,10 @@ FEW = {"shares": ["shares"], "guarantees": ["seats", "gaps"], "deadlines": ["dea
 """By promise, the trials that take less than a second."""
 
 
-@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.parametrize(
+    "promise",
+    [pytest.param(it, marks=[] if it == "shares" else pytest.mark.nightly) for it in PROMISES],
+)
 @pytest.mark.timeout(60)
 def test_a_promise_is_kept_in_the_long_run(promise: str) -> None:
     """Shares, guarantees, and deadlines are within their bounds, for one set of each trial."""

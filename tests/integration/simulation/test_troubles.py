@@ -23,6 +23,7 @@ def troubled(faults: dict[str, float], name: str = BRIEF) -> Scenario:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_troubles_break_no_promise() -> None:
     """Leads and APIs die, databases are away, clocks are days wrong; a seed is the same again."""
     faults = {"outages": 200, "clock_jumps": 40, "late_notices": 0.1, "lost_notices": 0.05}

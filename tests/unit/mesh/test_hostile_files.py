@@ -57,19 +57,19 @@ def test_dots_that_are_no_key(text: str) -> None:
 
 def test_a_file_of_a_few_names_with_billions_of_tasks() -> None:
     """A full mesh of thousands, and one group named again and again, are refused uncounted."""
-    names = ", ".join(f'"n{number}"' for number in range(40_000))
+    names = ", ".join(f'"n{number}"' for number in range(20_000))
     began = time.process_time()
     for entry in (
         'shape = "full-mesh"\nmembers = "g"',
-        'shape = "each"\nmembers = [' + '"g", ' * 10_000 + "]",
-        'shape = "pairs"\npairs = [' + '["g", "e"], ' * 10_000 + "]",
+        'shape = "each"\nmembers = [' + '"g", ' * 5_000 + "]",
+        'shape = "pairs"\npairs = [' + '["g", "e"], ' * 5_000 + "]",
     ):
         text = f'name = "m"\n[groups]\ng = [{names}]\ne = []\n{MEASURED}'
         expansion, findings = lint(
             a_mesh(f"{text}[[measure]]\ntest = 'x'\n{entry}"), a_fleet(), NOW
         )
         assert ([it.pointer for it in findings], len(expansion.pairs)) == (["/measure"], 0)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 5
     _, [finding] = lint(a_mesh(), a_fleet(), NOW, most=5)
     assert (finding.stops, "more than 5 tasks" in finding.detail) == (True, True)
 
