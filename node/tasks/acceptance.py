@@ -632,13 +632,14 @@ def _address_refusal(
 ) -> str | None:
     """Return why the addresses of an introduction are refused, or None if they are not.
 
-    A task that is known here with these addresses was accepted with them, so a card has changed
-    since; its runs follow the cards.
+    Runs follow the cards, so an address only shows how old the lead's view is. Of a task that goes
+    on between the same nodes it is not asked: its lead may have written it long ago, before one of
+    them moved, and does not write it anew. A new task can be posted again.
     """
     if known is None or misplaced is None:
         return misplaced
-    accepted = [(each.node, each.address) for each in known.terms.participants]
-    introduced = [(each.node, each.address) for each in introduction.participants]
+    accepted = [(each.node, each.context) for each in known.terms.participants]
+    introduced = [(each.node, each.context) for each in introduction.participants]
     return None if introduced == accepted else misplaced
 
 

@@ -16,9 +16,9 @@ from node.model.contexts import ATTRIBUTE
 from node.model.errors import HostError, NotFound, RefusedByParticipant
 from node.model.features import Feature
 from node.model.ids import TaskId, run_id
-from node.model.wire.participants import CommitRequest, HoldRequest
+from node.model.wire.participants import CommitRequest, HoldRequest, Introduction
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
-from node.store import nodes
+from node.store import nodes, tasks
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
@@ -210,6 +210,41 @@ async def test_a_card_that_the_lead_read_first(
     known = a.node.directory.find("b")
     assert known is not None
     assert known.address == "198.51.100.77"
+
+
+async def test_an_edit_from_before_a_node_moved(world: World) -> None:
+    """A change that waited while one node was away and another one moved is taken by the first."""
+    a, b, c = await _three(world)
+    task = await _create(c)
+    await c.execute("UPDATE node SET address = '198.51.100.77' WHERE name = 'b'")
+    await c.node.directory.refresh()
+    async with c.database.connection() as connection:
+        known = await tasks.fetch(connection, task)
+    assert known is not None
+    edit = known.introduction(0).model_copy(
+        update={
+            "revision": 2,
+            "reference": "x",
+            "participants": (_listed(a.node), _listed(b.node, address="198.51.100.77")),
+        }
+    )
+
+    def moved_to(node: Participant) -> Introduction:
+        return edit.model_copy(update={"participants": (edit.participants[0], node)})
+
+    for other in (
+        _listed(c.node, address="198.51.100.88"),
+        _listed(b.node, address="198.51.100.88", context="lab"),
+    ):
+        answer = await a.node.acceptance.consider(c.identity, moved_to(other))
+        assert "198.51.100.88 is not an address of" in str(answer.reason)
+    assert (await a.node.acceptance.consider(c.identity, edit)).accepted
+    async with a.database.connection() as connection:
+        there = await tasks.fetch(connection, task)
+    assert there is not None
+    assert (there.terms.revision, there.terms.reference) == (2, "x")
+    followed = a.node.foreign_targets.with_card_addresses(there.terms.participants)
+    assert [each.address for each in followed] == ["198.51.100.1", "198.51.100.2"]
 
 
 @pytest.fixture
