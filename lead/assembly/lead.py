@@ -17,7 +17,7 @@ from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.freed_room import FreedRoom
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
-from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
+from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies, Relocate
 from lead.exchange.reachability import ReachabilityTracker
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.user_limits import LeadLimits
@@ -39,6 +39,7 @@ class LeadDependencies:
     """The functions of the node that the lead uses."""
 
     participant_of: Callable[[str], ParticipantClient]
+    relocate: Relocate
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     lose_run: Callable[[UUID, str], Awaitable[None]]
@@ -127,6 +128,7 @@ class Lead:
                 delivery=delivery,
                 recorder=AttemptRecorder(database, clock, delivery, rng, settings.weights, limits),
                 participant_of=dependencies.participant_of,
+                relocate=dependencies.relocate,
                 choose_tool=dependencies.choose_tool,
                 refuse_task=dependencies.refuse_task,
                 take_back=dependencies.seats.take_back,

@@ -31,7 +31,7 @@ from lead.planning.unreachable import jittered_pause
 from lead.store import episodes, planning
 from node.model import times
 from node.model.attempts import retry_terms
-from node.model.errors import NotFound, ParleyError, ToolUnavailable, reason_at
+from node.model.errors import HostError, NotFound, ParleyError, ToolUnavailable, reason_at
 from node.model.gaps import closed_slots
 from node.model.headline import headline
 from node.model.ids import TaskId, run_id
@@ -42,6 +42,7 @@ from node.model.recurrence import nominal_starts
 from node.model.task_terms import TaskTerms, introduction_with
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction, IntroductionAnswer
+from node.model.wire.tasks import Participant
 from node.runtime import tracing
 from node.runtime.batching import Batcher
 from node.runtime.clock import Clock
@@ -61,6 +62,9 @@ SEAT_MOVES_MAX = 3
 ChooseTool = Callable[[TaskTerms], TaskTerms]
 """Returns the terms of a task with the tool that its participants offer, and the duration (µs)."""
 
+Relocate = Callable[[Sequence[Participant]], tuple[Participant, ...]]
+"""Returns participants at the addresses of their cards; HostError if a context is not offered."""
+
 log = structlog.get_logger()
 
 
@@ -77,6 +81,7 @@ class PlannerDependencies:
     delivery: DecisionDelivery
     recorder: AttemptRecorder
     participant_of: Callable[[str], ParticipantClient]
+    relocate: Relocate
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     take_back: Callable[[UUID, str], Awaitable[bool]]
@@ -103,6 +108,7 @@ class Planner:
         self._delivery = dependencies.delivery
         self._recorder = dependencies.recorder
         self._participant_of = dependencies.participant_of
+        self._relocate = dependencies.relocate
         self._choose_tool = dependencies.choose_tool
         self._refuse_task = dependencies.refuse_task
         self._take_back = dependencies.take_back
@@ -303,6 +309,7 @@ class Planner:
         open_places = [place for place, p in enumerate(claimed.terms.parties) if p.accepted is None]
         if not open_places:
             return claimed, None
+        claimed = replace(claimed, terms=self._at_cards(claimed.terms))
         answers = await asyncio.gather(
             *(self._introduce_one(claimed, participants[place], place) for place in open_places)
         )
@@ -324,6 +331,13 @@ class Planner:
             return None, None
         unanswered = [told(str(p.reason)) for p in listed if p.accepted is None]
         return claimed, unanswered[0] if unanswered else None
+
+    def _at_cards(self, terms: TaskTerms) -> TaskTerms:
+        """Return the terms with the addresses of today: a participant may have moved meanwhile."""
+        try:
+            return replace(terms, participants=self._relocate(terms.participants))
+        except HostError:
+            return terms  # the participant says itself that it does not offer the context any more
 
     async def _refuse(self, claimed: Claim, reason: str) -> None:
         log.info("task refused", what=_headline(claimed), task=str(claimed.task), reason=reason)

@@ -247,6 +247,26 @@ async def test_an_edit_from_before_a_node_moved(world: World) -> None:
     assert [each.address for each in followed] == ["198.51.100.1", "198.51.100.2"]
 
 
+async def test_a_task_from_before_a_node_moved(world: World) -> None:
+    """A task that waits for one node is introduced to it with the address of today of another."""
+    a, b, c = await _three(world)
+    world.cut = {frozenset("ac")}
+    task = await _create(c)
+    for site in (a, b, c):
+        await site.execute("UPDATE node SET address = '198.51.100.77' WHERE name = 'b'")
+        await site.node.directory.refresh()
+    world.cut = set()
+    await world.pass_time(5 * times.MINUTE, step=times.MINUTE)
+    [[state, participants]] = await c.rows(
+        "SELECT state::text, participants FROM task WHERE id = $1", task
+    )
+    assert state == "active"
+    assert [(p["address"], p["accepted"]) for p in participants] == [
+        ("198.51.100.1", True),
+        ("198.51.100.77", True),
+    ]
+
+
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the command lines of all programs, and start none."""
