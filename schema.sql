@@ -345,10 +345,15 @@ CREATE TABLE campaign (
     revision integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL,
     changed_at timestamptz NOT NULL,
+    target_borrow integer CHECK (target_borrow >= 0),
+    target_lend numeric(7, 6) CHECK (target_lend >= 0 AND target_lend <= 1),
     UNIQUE (id, depth),
     FOREIGN KEY (parent_id, parent_depth) REFERENCES campaign (id, depth) ON UPDATE CASCADE,
     CHECK ((parent_id IS NULL) = (parent_depth IS NULL)),
     CHECK (num_nonnulls(target_seats, target_share) <= 1),
+    CONSTRAINT campaign_target_bounds CHECK (
+        num_nonnulls(target_seats, target_share) = 1 OR num_nonnulls(target_borrow, target_lend) = 0
+    ),
     CONSTRAINT campaign_depth CHECK (depth <= 8),
     CONSTRAINT campaign_targets_alike EXCLUDE USING gist (target_kind WITH -|-)
 );
@@ -359,6 +364,8 @@ COMMENT ON COLUMN campaign.preemptor IS 'Whether its runs may displace those of 
 COMMENT ON COLUMN campaign.seats_max IS 'Maximum seats that it may hold at once.';
 COMMENT ON COLUMN campaign.target_seats IS 'The number of seats that it is promised.';
 COMMENT ON COLUMN campaign.target_share IS 'The share of a pool''s seats that it is promised.';
+COMMENT ON COLUMN campaign.target_borrow IS 'Maximum seats that it may hold at once beyond its promise; null if there is none.';
+COMMENT ON COLUMN campaign.target_lend IS 'Maximum part of its promise that others may hold while it does not want it; null is all.';
 COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: the part of what is delivered that it should get, as a target, floor or ceiling.';
 COMMENT ON COLUMN campaign.limits IS 'By limited quantity: {soft, hard}; the soft limit applies while others want the pool.';
 COMMENT ON COLUMN campaign.quotas IS 'By counted resource, such as mbps: the maximum that it may use at once.';

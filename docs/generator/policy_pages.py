@@ -40,7 +40,9 @@ WORDS = {
     ),
     "promised": (
         "Each campaign has the seats that it was promised, at each instant, and lends out "
-        "what it does not use. Campaigns without a promise get nothing."
+        "what it does not use, as far as it allows (`parley campaign edit ops --lend 50%`); it "
+        "borrows as much as is free, or as `--borrow` says. Campaigns without a promise get "
+        "nothing."
     ),
     "turns": (
         "Campaigns take turns by the number of runs that they start: each start costs a "

@@ -210,6 +210,8 @@ def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
         created_at=created_at,
         seats_max=settings["seats_max"],
         target=seats if share is None else Fraction(share),
+        borrow=settings["target_borrow"],
+        lend=Fraction(1) if (lent := settings["target_lend"]) is None else Fraction(lent),
         fairshare=None
         if fairshare is None
         else FairshareView(exact_number(fairshare["part"]), FairshareKind(fairshare["kind"])),

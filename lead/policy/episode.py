@@ -29,6 +29,7 @@ from lead.policy.contested import Contests
 from lead.policy.episode_figures import Board
 from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
+from lead.policy.promised_seats import BORROWED, NOT_LENT
 from lead.policy.sets import PolicyComposition
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import (
@@ -208,7 +209,8 @@ class Episode:
             return None
         candidate, refusal, fewer = self._within_limits(whole, turn)
         if refusal is None and not candidate.named:
-            refusal = self._sharing.find_refusal(candidate, turn)
+            candidate, refusal, bound = self._within_bounds(candidate, turn)
+            fewer = bound or fewer
         if refusal is not None:
             if turn is AllocationRound.FIRST or (
                 turn is AllocationRound.SECOND and refusal.axis is Axis.THROTTLE
@@ -270,6 +272,20 @@ class Episode:
         if limit is None or not most or self._throttle.find_refusal(some, turn) is not None:
             return candidate, refusal, None
         return some, None, limit
+
+    def _within_bounds(
+        self, candidate: Candidate, turn: AllocationRound
+    ) -> tuple[Candidate, PolicyRefusal | None, PolicyRefusal | None]:
+        """Return the candidate with as many nodes as it may have by the shares, and its refusal.
+
+        Also why it may have no more than that, if bounds of promises permit fewer than it wants.
+        """
+        refusal = self._sharing.find_refusal(candidate, turn)
+        if refusal is None or refusal.rule not in {BORROWED, NOT_LENT}:
+            return candidate, refusal, None
+        some = (replace(candidate, k=k) for k in range(candidate.least, candidate.k))
+        few = list(takewhile(lambda it: self._sharing.find_refusal(it, turn) is None, some))
+        return (few[-1], None, refusal) if few else (candidate, refusal, None)
 
     def _nodes_to_ask(
         self, candidate: Candidate, earliest: Mapping[str, int]

@@ -1,8 +1,9 @@
 """The seats that groups with promises hold at each instant, as opposed to seat-hours.
 
 A promise is a number of seats. Whatever the length of its runs, a group that is promised two may
-have two at each instant at which it has runs; others borrow what then remains. Seats are counted in
-lanes, of which ``board.lanes`` are a seat.
+have two at each instant at which it has runs; others borrow what then remains. A group may bound
+both: how many seats it borrows, and what part of its promise it lends while it does not want it.
+Seats are counted in lanes, of which ``board.lanes`` are a seat.
 """
 
 from __future__ import annotations
@@ -22,6 +23,20 @@ KEPT = RefusalRule(
     "kept",
     "{group} is promised {target:seat} and holds {held} of them at {at}, when its own runs want "
     "more; {other} holds {others} of its {theirs}",
+    "promised",
+)
+
+NOT_LENT = RefusalRule(
+    Axis.SHARE,
+    "not-lent",
+    "{group} is promised {target:seat} and lends {lent} of them; at {at} it holds {held}, and "
+    "{other} would take what {group} keeps free",
+    "promised",
+)
+BORROWED = RefusalRule(
+    Axis.SHARE,
+    "borrowed",
+    "{group} is promised {target:seat} and may borrow {borrow}; at {at} it holds {held}",
     "promised",
 )
 
@@ -50,6 +65,10 @@ class PromisedSeats:
         self._seats = len(board.usable_nodes(board.view.pool.nodes))
         targets = promised.targets(self._seats, promises)
         self.targets = {name: int(it) * board.lanes for name, it in targets.items()}
+        campaigns = board.view.campaigns
+        self._kept = {
+            name: lanes - int(lanes * campaigns[name].lend) for name, lanes in self.targets.items()
+        }
         self._waiting: dict[int, list[tuple[_Use, str]]] | None = None
         self._placed: set[str] = set()
         self._placed_count = 0
@@ -73,33 +92,64 @@ class PromisedSeats:
             for at in self.use_over_time(span)
         )
 
-    def find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
-        """Return a refusal if it would take a seat that is promised to a group which wants it."""
+    def find_excess(self, candidate: Candidate) -> PolicyRefusal | None:
+        """Return a refusal if its group would borrow more than it may."""
         group, lanes = self._board.groups[candidate.campaign], self._board.lanes
+        borrow = self._board.view.campaigns[group].borrow
+        if borrow is None:
+            return None
+        own, target = self.lanes_of(candidate), self.targets[group]
+        for span in candidate.spans:
+            for at in self.use_over_time(span):
+                held = at.held.get(group, 0)
+                if own and held + own > target + borrow * lanes:
+                    return BORROWED.refuse(
+                        group=group,
+                        target=target / lanes,
+                        borrow=borrow,
+                        at=to_the_second(at.instant),
+                        held=held / lanes,
+                    )
+        return None
+
+    def find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
+        """Return a refusal if it would take a seat that is promised to a group which wants it.
+
+        Or one that this group does not lend, whether it wants it or not.
+        """
+        group = self._board.groups[candidate.campaign]
         own = self.lanes_of(candidate)
         for span in candidate.spans:
             for at in self.use_over_time(span, candidate):
-                held = at.held.get(group, 0)
-                left = self._seats * lanes - sum(at.held.values()) - own
-                if held + own <= self.targets[group]:
-                    continue
-                missing = {
-                    name: min(wanted, self.targets[name] - at.held.get(name, 0))
-                    for name, wanted in at.wanted.items()
-                    if name != group and at.held.get(name, 0) < self.targets[name]
-                }
-                if missing and left < sum(missing.values()):
-                    other = max(missing, key=lambda name: missing[name])
-                    return KEPT.refuse(
-                        group=other,
-                        target=self.targets[other] / lanes,
-                        held=at.held.get(other, 0) / lanes,
-                        at=to_the_second(at.instant),
-                        other=group,
-                        others=held / lanes,
-                        theirs=self.targets[group] / lanes,
-                    )
+                if own and at.held.get(group, 0) + own > self.targets[group]:
+                    left = self._seats * self._board.lanes - sum(at.held.values()) - own
+                    if (refusal := self._refusal_at(at, group, left)) is not None:
+                        return refusal
         return None
+
+    def _refusal_at(self, at: SeatsAt, group: str, left: int) -> PolicyRefusal | None:
+        """Return a refusal if ``left`` lanes are too few for what other groups want or keep."""
+        lanes, held = self._board.lanes, at.held.get
+        missing = {}
+        for name, target in self.targets.items():
+            short = max(at.wanted.get(name, 0), self._kept[name] - held(name, 0))
+            if name != group and (lacks := min(short, target - held(name, 0))) > 0:
+                missing[name] = lacks
+        if not missing or left >= sum(missing.values()):
+            return None
+        other = max(missing, key=lambda name: missing[name])
+        wanted = missing[other] <= at.wanted.get(other, 0)
+        refuse = KEPT.refuse if wanted else NOT_LENT.refuse
+        return refuse(
+            group=other,
+            target=self.targets[other] / lanes,
+            lent=(self.targets[other] - self._kept[other]) / lanes,
+            held=held(other, 0) / lanes,
+            at=to_the_second(at.instant),
+            other=group,
+            others=held(group, 0) / lanes,
+            theirs=self.targets[group] / lanes,
+        )
 
     def use_over_time(self, span: Span, but: Candidate | None = None) -> Iterator[SeatsAt]:
         """Yield who holds and wants what in a span, whenever that changes; ``but`` wants nothing.

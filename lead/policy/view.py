@@ -107,7 +107,9 @@ class CampaignView:
     """A campaign, for which tasks measure.
 
     ``level`` is 0 (suspended) to 9, or :data:`URGENT`. ``seats_max`` bounds the seats held at once,
-    ``target`` is the promise of an SLA: seats if an int, a part of the pool's if a fraction.
+    ``target`` is the promise of an SLA: seats if an int, a part of the pool's if a fraction; beside
+    it the campaign may ``borrow`` as many seats (None: any number), and others may have the part
+    ``lend`` of it while it does not want them.
     ``limits`` are by the name of the limited figure, ``quotas`` by resource (for example ``mbps``);
     ``byte_quota`` is for the campaign and those below it together.
     """
@@ -119,6 +121,8 @@ class CampaignView:
     created_at: int = 0
     seats_max: int | None = None
     target: Exact | None = None
+    borrow: int | None = None
+    lend: Exact = 1
     fairshare: FairshareView | None = None
     preemptor: bool = False
     preemptee: bool = False

@@ -24,6 +24,9 @@ CLEARABLE = (
 )  # fmt: skip
 """The fields that ``--clear`` resets to their defaults."""
 
+BOUNDS = ("borrow", "lend")
+"""Members of the target, which ``--clear`` resets, too."""
+
 _KINDS = {"+": "floor", "-": "ceiling"}
 _AIMED = {"target": ", to be met", "floor": " at least", "ceiling": " at most"}
 
@@ -45,7 +48,10 @@ def _target_text(campaign: Record) -> str:
     target = campaign["target"]
     if target is None:
         return ""
-    return f"{target['seats']} seats" if target["seats"] else percent(target["share"])
+    promised = f"{target['seats']} seats" if target["seats"] else percent(target["share"])
+    borrows = "" if target["borrow"] is None else f", borrows {target['borrow']}"
+    lends = "" if target["lend"] is None else f", lends {percent(target['lend'])} of it"
+    return f"{promised}{borrows}{lends}"
 
 
 def _waiting_text(campaign: Record) -> str:
@@ -125,6 +131,9 @@ _document_options = options("""
     --preemptee/--no-preemptee  May be displaced by them.
     --seats-max 1..             Maximum seats held at once.
     --target SEATS|PERCENT%     A promise: 20, or 30%.
+    --borrow 0..                Maximum seats held beyond the promise while others do not want them.
+    --lend PERCENT%             Maximum part of the promise that others may hold while it does not
+                                want it: 50%.
     --fairshare PERCENT%[+-]    Target part of all use: 25%; 25%+ is a floor, 25%- a ceiling.
     --limit WHAT=SOFT,HARD... as limits  Maximum at any instant: runs=10,50 allows 10 concurrent
                                 runs while others want the pool, and 50 in any case; one number is
@@ -147,6 +156,9 @@ def document_of(given: dict[str, Any]) -> dict[str, Any]:
     plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
     document |= given_values(given, *plain, "description")
     document |= {name: _READ[name](text) for name, text in given_values(given, *_READ).items()}
+    bounds = given_values(given, *BOUNDS)
+    if bounds:
+        document["target"] = {**(document.get("target") or {}), **_bounds(bounds)}
     if given["limits"]:
         document.setdefault("limits", {}).update(
             _unique_values(map(_limit, given["limits"]), "--limit")
@@ -194,6 +206,13 @@ def _target(text: str) -> dict[str, Any]:
     if text.endswith("%"):
         return {"share": _fraction(text, "--target")}
     return {"seats": _whole_number(text, "--target")}
+
+
+def _bounds(given: dict[str, Any]) -> dict[str, Any]:
+    return {
+        word: _fraction(value, f"--{word}") if isinstance(value, str) else value
+        for word, value in given.items()
+    }
 
 
 def _fairshare(text: str) -> dict[str, Any]:
@@ -302,7 +321,7 @@ campaign_group.add_show("/campaigns", CAMPAIGN, campaign_view, "Show everything 
 @click.argument("name")
 @_document_options
 @options("--state [active|closed]  closed: no new tasks.")
-@clear_option(CLEARABLE)
+@clear_option((*CLEARABLE, *BOUNDS))
 @asks_node
 async def edit(
     session: Session, /, name: str, state: str | None, clear: tuple[str, ...], **given: Any
@@ -316,7 +335,11 @@ async def edit(
     patch = document_of(given)
     if state is not None:
         patch["state"] = state
-    patch.update({field.replace("-", "_"): None for field in clear})
+    for field in clear:
+        if field in BOUNDS:
+            patch["target"] = {**(patch.get("target") or {}), field: None}
+        else:
+            patch[field.replace("-", "_")] = None
     require_change(patch, "campaign", "--weight 2")
     session.output.print_one(
         await session.client.edit_campaign(name, patch), CAMPAIGN, campaign_view

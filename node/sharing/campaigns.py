@@ -48,6 +48,7 @@ from node.store.database import Connection, Database
 PoolSizes = Callable[[Connection], Awaitable[Sequence[PoolSize]]]
 
 _SHOWN = 8
+_TARGET = ("seats", "share", "borrow", "lend")
 _OTHERS_MAX = 200
 """Maximum number of tasks of other campaigns that an edit has planned at once.
 
@@ -234,6 +235,8 @@ def settings_of(document: CampaignDocument) -> CampaignSettings:
         seats_max=document.seats_max,
         target_seats=None if target is None else target.seats,
         target_share=None if target is None else target.share,
+        target_borrow=None if target is None else target.borrow,
+        target_lend=None if target is None else target.lend,
         fairshare=None if fairshare is None else fairshare.model_dump(mode="json"),
         limits=limits.to_stored_limits(
             {word: vars(limit) for word, limit in document.limits.items()}
@@ -250,11 +253,11 @@ def settings_of(document: CampaignDocument) -> CampaignSettings:
 def document_of(settings: CampaignSettings) -> dict[str, Any]:
     """Return the document of a stored campaign; the inverse of :func:`settings_of`."""
     values = dict(vars(settings))
-    seats, share = values.pop("target_seats"), values.pop("target_share")
-    target = {"seats": seats} if seats is not None else {"share": share} if share else None
+    target = {word: values.pop(f"target_{word}") for word in _TARGET}
+    promised = {word: value for word, value in target.items() if value is not None} or None
     level = URGENT if settings.level == _URGENT else settings.level
     words = limits.to_worded_limits(settings.limits)
-    return {**values, "level": level, "target": target, "limits": words}
+    return {**values, "level": level, "target": promised, "limits": words}
 
 
 def _patched_document(known: CampaignSettings, patch: CampaignPatch) -> CampaignDocument:
@@ -263,8 +266,9 @@ def _patched_document(known: CampaignSettings, patch: CampaignPatch) -> Campaign
         reason = "cannot be changed; add another campaign and give it the tasks"
         raise InvalidDocument([FieldFault("/name", reason)])
     before = CampaignDocument.model_validate(document_of(known)).model_dump(mode="json")
-    if wanted.get("target"):  # one kind of promise takes the place of the other
-        before["target"] = None
+    kinds = {"seats": None, "share": None}
+    if before["target"] and not kinds.keys().isdisjoint(wanted.get("target") or ()):
+        before["target"] |= kinds  # one kind of promise takes the place of the other
     try:
         return CampaignDocument.model_validate(
             patched_document(before, wanted), context=FROM_OUTSIDE

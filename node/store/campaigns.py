@@ -35,6 +35,8 @@ class CampaignSettings:
     seats_max: int | None
     target_seats: int | None
     target_share: Decimal | None
+    target_borrow: int | None
+    target_lend: Decimal | None
     fairshare: dict[str, Any] | None
     limits: dict[str, Any]
     quotas: dict[str, Any]

@@ -58,8 +58,13 @@ function name(campaign) {
 function promise({ level, target, used, warnings }) {
   if (level === "urgent") return "served first";
   if (level === 0) return "suspended";
-  const sure = target && (target.seats === null ? percent(target.share) : `${target.seats} seats`);
-  return sure ? `${percent(used.promised)}, ${sure}${warnings.length ? "" : " for sure"}` : percent(used.promised);
+  if (!target) return percent(used.promised);
+  const seats = target.seats === null ? percent(target.share) : `${target.seats} seats`;
+  const bounds = [
+    target.borrow === null ? "" : `, borrows ${target.borrow}`,
+    target.lend === null ? "" : `, lends ${percent(target.lend)} of it`,
+  ].join("");
+  return `${percent(used.promised)}, ${seats}${warnings.length ? "" : " for sure"}${bounds}`;
 }
 
 // Two bars on one scale, with a mark at the promise; the figures beside them have the same values.

@@ -65,7 +65,7 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
         "preemptor": True,
         "preemptee": True,
         "seats_max": 7,
-        "target": {"seats": None, "share": 0.25},
+        "target": {"seats": None, "share": 0.25, "borrow": 3, "lend": 0.5},
         "fairshare": {"part": 0.5, "kind": "floor"},
         "limits": {"runs": {"soft": 2, "hard": 5}, "seat_seconds": {"soft": None, "hard": 100}},
         "quotas": {"mbps": 1000},
@@ -127,10 +127,12 @@ async def test_the_default_campaign_stays(a: Asker) -> None:
 
 async def test_edits_are_merged_and_guarded(a: Asker) -> None:
     """Null restores a default, maps are merged, and a stale revision is refused."""
-    await _add(a, "ops", owner="x", limits={"runs": {"hard": 3}}, target={"seats": 5})
+    target = {"seats": 5, "borrow": 2}
+    await _add(a, "ops", owner="x", limits={"runs": {"hard": 3}}, target=target)
     patch = {"owner": None, "limits": {"nodes": {"soft": 1}}, "target": {"share": 0.5}}
     status, edited = await a.ask("PATCH", "/v1/campaigns/ops", patch)
-    assert (status, edited["owner"], edited["target"]) == (200, None, {"seats": None, "share": 0.5})
+    promised = {"seats": None, "share": 0.5, "borrow": 2, "lend": None}
+    assert (status, edited["owner"], edited["target"]) == (200, None, promised)
     assert edited["limits"] == {
         "runs": {"soft": None, "hard": 3},
         "nodes": {"soft": 1, "hard": None},

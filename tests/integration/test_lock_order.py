@@ -121,7 +121,7 @@ async def _fence(connection: Connection, tasks: Sequence[UUID]) -> Mapping[UUID,
 async def test_ends_and_edits_lock_the_agenda_as_workers_do(
     world: World, change: Callable[[Connection, Sequence[UUID]], Awaitable[Mapping[UUID, object]]]
 ) -> None:
-    """Whoever ends or edits both tasks waits for the first, and holds no later one meanwhile."""
+    """A change of two tasks waits for the first, and holds the second not before that."""
     site = await world.site("a")
     tasks = await _two_tasks(site)
 

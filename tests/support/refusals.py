@@ -336,11 +336,7 @@ def _promise_kept(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRe
     group, other = str(it["group"]), str(it["other"])
     if moment.group(candidate.campaign) != other:
         return False
-    changes = {i for run in moment.runs for i in (run.start, run.end)}
-    changes |= {i for c in moment.view.candidates for span in c.spans for i in span}
-    for at in changes:
-        if times.to_the_second(at) != it["at"]:
-            continue
+    for at in _instants(moment, it["at"]):
         wants = any(
             start <= at < end
             for c in moment.view.candidates
@@ -359,6 +355,38 @@ def _promise_kept(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRe
         if wants and expected[1] < expected[0] and all(map(_same, figures, expected)):
             return True
     return False
+
+
+def _instants(moment: Moment, at: str) -> list[int]:
+    """Return the instants at which something changes, of those that are told as ``at``."""
+    changes = {i for run in moment.runs for i in (run.start, run.end)}
+    changes |= {i for c in moment.view.candidates for span in c.spans for i in span}
+    return [each for each in changes if times.to_the_second(each) == at]
+
+
+def _borrowed(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
+    """Find the instant: there its group would have more than its promise and what it borrows."""
+    group = str(it["group"])
+    own = candidate.k * moment.weight(candidate.scheduling_class)
+    target, borrow = moment.promised_to(group), moment.view.campaigns[group].borrow
+    return moment.group(candidate.campaign) == group and any(
+        held + own > target + (borrow or 0)
+        and it["borrow"] == borrow
+        and all(map(_same, (it["target"], it["held"]), (target, held)))
+        for held in (moment.held_by_group(group, at) for at in _instants(moment, it["at"]))
+    )
+
+
+def _not_lent(moment: Moment, candidate: Candidate, it: Figures, _: PolicyRefusal) -> bool:
+    """Find the instant: there another group has less than the part of its promise that it keeps."""
+    group = str(it["group"])
+    target, lend = moment.promised_to(group), moment.view.campaigns[group].lend
+    lent = Fraction(int(target * moment.lanes * lend), moment.lanes)
+    return moment.group(candidate.campaign) == it["other"] != group and any(
+        held < target - lent
+        and all(map(_same, (it["target"], it["lent"], it["held"]), (target, lent, held)))
+        for held in (moment.held_by_group(group, at) for at in _instants(moment, it["at"]))
+    )
 
 
 def _same(one: float, other: float | Fraction) -> bool:
@@ -615,6 +643,8 @@ CHECKS: dict[RefusalRule, Check] = {
     promised.NO_GROUP: _no_group,
     promised.NO_PROMISES: _no_promises,
     promised_seats.KEPT: _promise_kept,
+    promised_seats.BORROWED: _borrowed,
+    promised_seats.NOT_LENT: _not_lent,
     ahead_sharing.KEPT: _part_kept,
     limit_counting.SEATS_MAX: _seats_max,
     quota.QUOTA: _quota,

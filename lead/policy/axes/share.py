@@ -420,7 +420,7 @@ class ByPromise:
             for stake in board.stakes(hour):
                 if stake.name in serving:
                     members[groups[stake.name]].append(stake)
-            demand = {name: _demand(stakes_of_group) for name, stakes_of_group in members.items()}
+            demand = _demand_within_bounds(board, hour, promises, members)
             settlement = promised.settlement_of(
                 board.capacity(hour), promises, demand, order, BUCKET
             )
@@ -494,7 +494,8 @@ class PromiseSharing:
         refusal = promised.find_promise_refusal(candidate.campaign, group, self._promises)
         if refusal is not None:
             return refusal
-        if self._seats.is_enough:
+        refusal = self._seats.find_excess(candidate)
+        if refusal is None and self._seats.is_enough:
             if self._seats.is_within(candidate):
                 return None
             refusal = self._seats.find_refusal(candidate)
@@ -507,6 +508,22 @@ class PromiseSharing:
 
 def _demand(stakes: Iterable[CampaignStake]) -> int:
     return sum(stake.demand or 0 for stake in stakes)
+
+
+def _demand_within_bounds(
+    board: Board,
+    hour: int,
+    promises: Mapping[str, promised.Promise],
+    members: Mapping[str, Sequence[CampaignStake]],
+) -> dict[str, int]:
+    """Return the demand of each group: no more than it may borrow, no less than it keeps."""
+    demand = {}
+    for name, target in promised.targets(board.capacity(hour), promises, BUCKET).items():
+        group, wanted = board.view.campaigns[name], _demand(members[name])
+        if group.borrow is not None:
+            wanted = min(wanted, target + group.borrow * BUCKET)
+        demand[name] = max(wanted, target - int(target * group.lend))
+    return demand
 
 
 def _active_stakes(board: Board) -> list[CampaignStake]:

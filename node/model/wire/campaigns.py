@@ -59,6 +59,14 @@ Share = Annotated[
 ]
 """A part of a whole: more than 0, at most 1."""
 
+Part = Annotated[
+    Decimal,
+    BeforeValidator(_refuse_text),
+    Field(ge=0, le=1, decimal_places=6, allow_inf_nan=False),
+    PlainSerializer(_number, return_type=float, when_used="json"),
+]
+"""A part of a whole, which may be nothing: 0 to 1."""
+
 
 def _level(value: object) -> object:
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -131,10 +139,21 @@ class Limit(Document):
 
 
 class Target(Document):
-    """A promise: a number of seats of a pool, or a share of its seats."""
+    """A promise: a number of seats of a pool, or a share of its seats; and what goes beyond it."""
 
     seats: Count | None = None
     share: Share | None = None
+    borrow: Amount | None = Field(
+        None,
+        description="Maximum seats that it may hold at once beyond its promise, while others do "
+        "not want them; as many as there are without it.",
+    )
+    lend: Part | None = Field(
+        None,
+        description="Maximum part of its promise that others may hold while it does not want it; "
+        "all of it without it.",
+        examples=[0.5],
+    )
 
     @model_validator(mode="after")
     def _check_exactly_one(self) -> Self:

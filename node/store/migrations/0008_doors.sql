@@ -765,3 +765,13 @@ END
 $$;
 COMMENT ON FUNCTION archive_outcome() IS 'Queues the delivery of a run led here to each archive that wants such a one, in the transaction that ends it.';
 DROP FUNCTION deliver_outcome(run);
+
+-- A campaign bounds what it borrows beyond its promise, and what it lends of it.
+ALTER TABLE campaign
+ADD COLUMN target_borrow integer CHECK (target_borrow >= 0),
+ADD COLUMN target_lend numeric(7, 6) CHECK (target_lend >= 0 AND target_lend <= 1),
+ADD CONSTRAINT campaign_target_bounds CHECK (
+    num_nonnulls(target_seats, target_share) = 1 OR num_nonnulls(target_borrow, target_lend) = 0
+);
+COMMENT ON COLUMN campaign.target_borrow IS 'Maximum seats that it may hold at once beyond its promise; null if there is none.';
+COMMENT ON COLUMN campaign.target_lend IS 'Maximum part of its promise that others may hold while it does not want it; null is all.';

@@ -34,6 +34,13 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
         True,
         False,
     )
+    edited = await ask("campaign", "edit", "ops", "--borrow", "4", "--lend", "50%", "-o", "json")
+    bounds = {"seats": None, "share": 0.3, "borrow": 4, "lend": 0.5}
+    assert json.loads(edited.out)["target"] == bounds
+    shown = await ask("campaign", "show", "ops", "-o", "table")
+    assert "30 %, borrows 4, lends 50 % of it" in shown.out
+    edited = await ask("campaign", "edit", "ops", "--clear", "borrow", "--lend", "0%", "-o", "json")
+    assert json.loads(edited.out)["target"] == {**bounds, "borrow": None, "lend": 0}
     edited = await ask("campaign", "edit", "ops", "--level", "3", "--clear", "target", "-o", "json")
     assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
     words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())

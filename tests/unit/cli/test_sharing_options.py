@@ -7,14 +7,14 @@ from typing import Any
 import click
 import pytest
 
-from node.cli.campaigns import CLEARABLE, document_of
+from node.cli.campaigns import BOUNDS, CLEARABLE, document_of
 from node.cli.output import percent
 from node.cli.pools import _overrides
 from node.cli.values import assignment, predicate
 from node.model.wire.campaigns import CampaignPatch
 
 NOTHING: dict[str, Any] = {
-    **dict.fromkeys((name.replace("-", "_") for name in CLEARABLE), None),
+    **dict.fromkeys((name.replace("-", "_") for name in (*CLEARABLE, *BOUNDS)), None),
     "limits": (),
     "quotas": (),
     "file": None,

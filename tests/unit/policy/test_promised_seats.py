@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
 import pytest
 
 from lead.policy.view import CampaignView, Candidate, Charge, PostedRun
@@ -55,6 +59,71 @@ def test_what_nobody_wants_is_lent(minutes: int) -> None:
     driver = Driver(view_of(NODES, CAMPAIGNS, _wanting("lab", 4, minutes)))
     driver.drive(COMPOSITIONS["gridserver-sla"])
     assert _given(driver) == {"ops": 0, "lab": 3}
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 50])
+@pytest.mark.parametrize(("lend", "taken"), [(0, 1), (Fraction(1, 2), 2), (1, 3)])
+def test_no_more_is_lent_than_a_group_allows(minutes: int, lend: Fraction, taken: int) -> None:
+    """Others hold the part of a promise that its group lends, though it wants nothing."""
+    campaigns = [CampaignView("ops", target=2, lend=lend), CampaignView("lab", target=1)]
+    driver = Driver(view_of(NODES, campaigns, _wanting("lab", 3, minutes)))
+    outcome = driver.drive(COMPOSITIONS["gridserver-sla"])
+    assert _given(driver) == {"ops": 0, "lab": taken}
+    sentences = {refusals[0].reason for refusals in outcome.refused.values()}
+    if taken < 3:
+        [sentence] = sentences
+        at = times.to_the_second(NOW)
+        assert sentence == (
+            f"ops is promised 2 seats and lends {taken - 1} of them; at {at} it holds 0, and lab "
+            "would take what ops keeps free"
+        )
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 50])
+@pytest.mark.parametrize(("borrow", "taken"), [(0, 1), (1, 2), (None, 3)])
+def test_no_more_is_borrowed_than_a_group_may(minutes: int, borrow: int | None, taken: int) -> None:
+    """A group holds no more beyond its promise than it may borrow, though nobody wants it."""
+    campaigns = [CampaignView("ops", target=2), CampaignView("lab", target=1, borrow=borrow)]
+    driver = Driver(view_of(NODES, campaigns, _wanting("lab", 3, minutes)))
+    outcome = driver.drive(COMPOSITIONS["gridserver-sla"])
+    assert _given(driver) == {"ops": 0, "lab": taken}
+    if borrow is not None:
+        [sentence] = {refusals[0].reason for refusals in outcome.refused.values()}
+        at = times.to_the_second(NOW)
+        assert sentence == (
+            f"lab is promised 1 seat and may borrow {borrow}; at {at} it holds {taken}"
+        )
+
+
+def test_what_one_may_not_borrow_is_another_s() -> None:
+    """A group has what is lent and the other one may not borrow."""
+    nodes = nodes_of(6)
+    campaigns = [
+        CampaignView("ops", target=2),
+        CampaignView("lab", target=1, borrow=1),
+        CampaignView("net", target=1),
+    ]
+    wanted = [
+        due(f"{name}-{number}", name, nodes, duration=50 * times.MINUTE, slip=0)
+        for name in ("lab", "net")
+        for number in range(6)
+    ]
+    driver = Driver(view_of(nodes, campaigns, wanted))
+    driver.drive(COMPOSITIONS["gridserver-sla"])
+    held = Counter(run.campaign for run in driver.runs)
+    assert held == {"lab": 2, "net": 4}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "taken"), [({"borrow": 1}, 2), ({"borrow": 0}, 1), ({"borrow": None}, 3)]
+)
+def test_who_wants_several_has_as_many_as_it_may(bounds: dict[str, Any], taken: int) -> None:
+    """A task that is content with fewer nodes has those that its campaign may hold."""
+    campaigns = [CampaignView("ops", target=2), CampaignView("lab", target=1, **bounds)]
+    wide = due("wide", "lab", NODES, k=3, k_min=1, slip=0)
+    driver = Driver(view_of(NODES, campaigns, [wide]))
+    driver.drive(COMPOSITIONS["gridserver-sla"])
+    assert [len(run.nodes) for run in driver.runs] == [taken]
 
 
 def test_seats_are_kept_where_they_are_wanted_only() -> None:

@@ -21,6 +21,7 @@ from lead.policy.sets import PolicyComposition
 from lead.policy.verdict import PolicyRefusal, RefusalRule
 from lead.policy.view import (
     Backoff,
+    CampaignView,
     Candidate,
     Charge,
     Deferral,
@@ -62,7 +63,7 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "fbsng-quota": [(10, 25), (0, 20)],
     "gridserver-blacklist": [(431, 22)],
     "gridserver-serial-usage": [(13, 21)],
-    "gridserver-sla": [(84, 18), (14, 28), (13, 28), (15, 25)],
+    "gridserver-sla": [(84, 18), (14, 28), (13, 28), (15, 25), (17, 25), (273, 25)],
     "gridserver-sla-preempt": [(120, 20), (4, 12)],
     "gridserver-time": [(16, 17)],
     "gridserver-urgent": [(17, 24)],
@@ -122,6 +123,7 @@ def crowded_pool(seed: int, count: int) -> View:
         )
         for name, it in view.campaigns.items()
     }
+    campaigns = _with_bounds(campaigns, random.Random(f"bounds {seed}"))
     if rng.random() < 0.1:
         campaigns = {name: replace(it, target=None) for name, it in campaigns.items()}
     candidates = [_varied(it, rng) for it in view.candidates]
@@ -137,6 +139,17 @@ def crowded_pool(seed: int, count: int) -> View:
         reservations=_reservations(list(nodes), rng),
         state=replace(view.state, backoffs=_BACKOFFS, deferrals=_DEFERRALS),
     )
+
+
+def _with_bounds(campaigns: dict[str, CampaignView], rng: random.Random) -> dict[str, CampaignView]:
+    """Return the campaigns of some pools with bounds of what they borrow and lend."""
+    if rng.random() > 0.3:
+        return campaigns
+    lends = [Fraction(0), Fraction(1, 2), Fraction(1)]
+    return {
+        name: replace(it, borrow=rng.choice([None, 0, 1]), lend=rng.choice(lends))
+        for name, it in campaigns.items()
+    }
 
 
 def _varied(it: Candidate, rng: random.Random) -> Candidate:

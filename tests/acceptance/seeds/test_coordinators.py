@@ -1,0 +1,41 @@
+"""Rules that coordinators of today's clusters have beside the seeds, seen over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.seeds.scene import Scene
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(60),
+    pytest.mark.usefixtures("scene", "tidy"),
+]
+
+WHOEVER = {"min_k": 1}
+"""Asks for all wanted nodes, and is content with one."""
+
+
+async def test_a_campaign_borrows_no_more_than_it_may(scene: Scene) -> None:
+    """A campaign has its own node, and one of two that are free if it may borrow one."""
+    await scene.policies("promised")
+    lab = await scene.campaign("lab", target={"seats": 1, "borrow": 1})
+    wide = await scene.pooled(3, campaign=lab, request=WHOEVER)
+    assert await scene.booked(wide, 2) == [0, 0]
+    await scene.unseated(wide, f"{lab} is promised 1 seat and may borrow 1;")
+    # Once it may borrow one more, it has that, too.
+    patch = {"target": {"borrow": 2}}
+    assert (await scene.lead.ask("PATCH", f"/v1/campaigns/{lab}", patch)).status == 200
+    assert await scene.booked(wide, 3) == [0, 0, 0]
+
+
+async def test_a_campaign_lends_no_more_than_it_allows(scene: Scene) -> None:
+    """Half of two promised nodes stays free for whom they were promised to."""
+    await scene.policies("promised")
+    ops = await scene.campaign("ops", target={"seats": 2, "lend": 0.5})
+    lab = await scene.campaign("lab", target={"seats": 1})
+    wide = await scene.pooled(3, campaign=lab, request=WHOEVER)
+    assert await scene.booked(wide, 2) == [0, 0]
+    await scene.unseated(wide, f"{ops} is promised 2 seats and lends 1 of them;", "keeps free")
+    kept = await scene.pooled(1, campaign=ops)
+    assert await scene.booked(kept, 1) == [0]
