@@ -263,6 +263,9 @@ class TaskPreviewer:
         document = request.model_dump(mode="json", exclude_unset=True, exclude=OF_REQUEST)
         beside = ConcurrentPlanning(user=user, left_out=request.instead_of)
         considered = await self._consider(TaskDocument.model_validate(document), beside)
+        if request.schedule.samples is not None:  # alternatives differ from what follows from it
+            spread = considered.task.terms.schedule.times
+            document["schedule"] = spread.model_dump(mode="json", exclude_none=True)
         found, missing = await self._alternatives(document, considered, beside)
         plan = await self.answer(considered, request)
         update = {"alternatives": tuple(found), "no_alternatives": tuple(missing)}

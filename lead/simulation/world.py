@@ -31,7 +31,13 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
 from node.model.wire.pools import PoolDocument
-from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
+from node.model.wire.tasks import (
+    PostedSchedule,
+    Schedule,
+    ScheduleDocument,
+    TaskDocument,
+    TestChoice,
+)
 
 _RETRY = times.MINUTE
 """Pause before a user whose node is down tries again."""
@@ -352,7 +358,7 @@ def _task(
     if members:
         spec["participants"] = [f"n{member + 1}" for member in members]
     test = TestChoice(type="idle", spec=spec)
-    return TaskDocument(test=test, schedule=schedule, priority=priority)
+    return TaskDocument(test=test, schedule=PostedSchedule.of(schedule), priority=priority)
 
 
 def simulate(

@@ -156,6 +156,11 @@ schedule_options = options("""
 """)
 """The options of the schedule."""
 
+samples_option = options("""
+    --samples 1..      So many runs until --until, spread evenly, whenever there is time.
+""")
+"""Add ``--samples``, which only a new task has."""
+
 
 dependency_options = options("""
     --after TASK                Run after each run of TASK, instead of a schedule.
@@ -209,7 +214,7 @@ def patch_options(command: AnyCommand) -> AnyCommand:
 def document_options(command: AnyCommand) -> AnyCommand:
     """Add the options of a whole task document."""
     command = context_option(seat_options(label_options(command)))
-    command = schedule_options(dependency_options(command))
+    command = schedule_options(samples_option(dependency_options(command)))
     return apply_options(
         command,
         click.argument("test", required=False),
@@ -343,7 +348,7 @@ def schedule_document(options: Mapping[str, Any], now: int) -> Document:
         "until": partial(api_instant, now=now),
     }
     schedule = {name: write(given[name]) for name, write in words.items() if name in given}
-    plain = ("cron", "timezone", "max_runs")
+    plain = ("cron", "timezone", "max_runs", "samples")
     schedule |= {name: given[name] for name in plain if name in given}
     return schedule | ({"slip_random": True} if given.get("slip_random") else {})
 

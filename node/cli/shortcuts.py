@@ -19,6 +19,7 @@ from node.cli.documents import (
     dependency_options,
     label_options,
     require_seat_count,
+    samples_option,
     schedule_options,
     seat_options,
     with_plan,
@@ -117,7 +118,8 @@ def _shortcut(
         return await _measure(session, test, adapt(given))
 
     own = options("\n".join(map(cleandoc, tables)), types)
-    shared = (_wait_option, schedule_options, dependency_options, label_options)
+    times = (schedule_options, samples_option)
+    shared = (_wait_option, *times, dependency_options, label_options)
     seats = (context_option, seat_options) if contexts else (seat_options,)
     command = click.command(test, cls=_Shortcut, help=f"{COMMANDS[test][1]}\n\n{more}".strip())(
         apply_options(asks_node(measure), argument, own, *shared, *seats)

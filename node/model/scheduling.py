@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from node.model import times
-from node.model.errors import FieldFault
+from node.model.errors import FieldFault, InvalidDocument
 from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
-from node.model.wire.tasks import Schedule, ScheduleDocument
+from node.model.wire.fields import instant_of
+from node.model.wire.tasks import PostedSchedule, Schedule, ScheduleDocument
 
 IMMEDIATE_START_DELAY = 2 * times.SECOND
 """Delay from a task's creation to its first nominal start, if it has no start: time to agree."""
@@ -26,6 +27,40 @@ def default_slip(schedule: Schedule) -> int:
     if schedule.repeat is None:
         return _SLIP_MOST
     return min(_SLIP_MOST, max(_SLIP_LEAST, schedule.repeat // 10))
+
+
+def spread_evenly(schedule: PostedSchedule, duration: int, now: int) -> ScheduleDocument:
+    """Return the schedule of ``samples`` runs by a deadline; one without samples as it is.
+
+    The time from now on, or from its start, is divided into as many equal parts of whole seconds.
+    Each run may start whenever it ends within its part: what finds no time at once is made up for,
+    and all is over by the deadline.
+
+    :raises InvalidDocument: so many runs that take ``duration`` (µs) do not fit.
+    """
+    if schedule.samples is None or schedule.until is None:
+        return schedule
+    first = now + IMMEDIATE_START_DELAY
+    if schedule.start is not None:
+        first = max(first, instant_of(schedule.start, now))
+    until, least = instant_of(schedule.until, now), max(duration, times.SECOND)
+    part = (until - first) // schedule.samples // times.SECOND * times.SECOND
+    if part < least:
+        fit = max(0, (until - first) // least)
+        detail = (
+            f"{schedule.samples} runs of {times.duration_text(duration)} do not fit from "
+            f"{times.to_the_second(first)} until {times.to_the_second(until)}; {fit} do"
+        )
+        raise InvalidDocument([FieldFault("/schedule/samples", detail)])
+    return ScheduleDocument(
+        start=None if schedule.start is None else first,
+        repeat=part,
+        until=first + schedule.samples * part,
+        max_runs=schedule.samples,
+        slip=part - duration,
+        slip_random=schedule.slip_random,
+        retry=schedule.retry,
+    )
 
 
 def recurrence_of(schedule: Schedule, created_at: int) -> Recurrence:

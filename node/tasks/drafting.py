@@ -31,7 +31,7 @@ from node.model.outside_leads import is_outside
 from node.model.reasons import keeps_no_resources
 from node.model.recurrence import Recurrence, recurrence_faults
 from node.model.resources import parse_taking
-from node.model.scheduling import default_slip, first_slot, recurrence_of
+from node.model.scheduling import default_slip, first_slot, recurrence_of, spread_evenly
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
 from node.model.times import format_instant
@@ -49,6 +49,9 @@ from node.store.nodes import KnownNode
 from node.store.tasks import StoredTask
 from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 
+_SAMPLES_OF_NEW = (
+    "are for new tasks, whose time they divide; give repeat, slip, until and max_runs instead"
+)
 _INSTEAD = {
     "slip": "; after.within says how late its runs may start",
     "max_runs": "; the number of runs is that of the task that it follows",
@@ -173,7 +176,10 @@ class TaskDrafter:
         duration = tool.duration(spec)
         if faults := dependency_faults(document):
             raise InvalidDocument(faults)
-        schedule = document.schedule.at(now, document.after)
+        if known is not None and document.schedule.samples is not None:
+            raise InvalidDocument([FieldFault("/schedule/samples", _SAMPLES_OF_NEW)])
+        posted = spread_evenly(document.schedule, duration, now)
+        schedule = posted.at(now, document.after)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
         recurrence = recurrence_of(schedule, created_at)
         if faults := recurrence_faults(recurrence, duration):

@@ -84,6 +84,10 @@ class RetryTerms(Document):
     )
 
 
+_RHYTHM = ("repeat", "cron", "timezone", "slip", "max_runs")
+"""Fields of a schedule that follow from a number of runs by a deadline."""
+
+
 class ScheduleDocument(Document):
     """The times of a task as posted; empty means once, as soon as possible."""
 
@@ -136,7 +140,37 @@ class ScheduleDocument(Document):
             name: None if moment is None else instant_of(moment, now)
             for name, moment in moments.items()
         }
-        return Schedule.model_validate(self.model_dump() | fixed | {"after": after})
+        terms = self.model_dump(exclude={"samples"})
+        return Schedule.model_validate(terms | fixed | {"after": after})
+
+
+class PostedSchedule(ScheduleDocument):
+    """The times of a new task as posted: those of any task, or a number of runs by a deadline."""
+
+    samples: Count | None = Field(
+        None,
+        description="So many runs until `until`, spread evenly, instead of an interval: each has "
+        "an equal part of the time, and may start whenever it ends within that. The task is shown "
+        "with the interval, the slip and the number of runs that follow from it.",
+    )
+
+    @classmethod
+    def of(cls, schedule: ScheduleDocument) -> Self:
+        """Return a schedule as it would be posted, without samples."""
+        return cls(**{name: getattr(schedule, name) for name in ScheduleDocument.model_fields})
+
+    @model_validator(mode="after")
+    def _check_samples(self) -> Self:
+        """Refuse what contradicts a number of runs by a deadline."""
+        if self.samples is None:
+            return self
+        if self.until is None:
+            msg = "samples are spread until a deadline; add until"
+            raise ValueError(msg)
+        if beside := [name for name in _RHYTHM if getattr(self, name) is not None]:
+            msg = f"samples decide {', '.join(beside)}; remove {beside[0]}, or samples"
+            raise ValueError(msg)
+        return self
 
 
 class RunOutcome(StrEnum):
@@ -274,7 +308,7 @@ class TaskDocument(Document):
         max_length=16,
         description="Tools in order of preference; empty for the best common one.",
     )
-    schedule: ScheduleDocument = ScheduleDocument()
+    schedule: PostedSchedule = PostedSchedule()
     after: Dependency | None = Field(
         None,
         description="Another task whose runs this one follows, instead of a schedule: each run of "

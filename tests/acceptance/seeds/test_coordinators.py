@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from tests.acceptance.outsider import Json, instant
 from tests.acceptance.seeds.scene import Scene
 
 pytestmark = [
@@ -39,3 +42,29 @@ async def test_a_campaign_lends_no_more_than_it_allows(scene: Scene) -> None:
     await scene.unseated(wide, f"{ops} is promised 2 seats and lends 1 of them;", "keeps free")
     kept = await scene.pooled(1, campaign=ops)
     assert await scene.booked(kept, 1) == [0]
+
+
+async def test_so_many_samples_by_a_deadline(scene: Scene) -> None:
+    """Runs are spread evenly over the time, and each has its part to find time in."""
+    busy = await scene.named(scene.lead, minutes=8)
+    assert await scene.booked(busy, 1) == [0]
+    until = scene.hour + timedelta(hours=1)
+    document: Json = {
+        "test": {"type": "idle", "spec": {"duration": "PT5M", "class": "exclusive"}},
+        "schedule": {"start": scene.hour.isoformat(), "until": until.isoformat(), "samples": 4},
+    }
+    plan = (await scene.lead.ask("POST", "/v1/plans", document)).body
+    created = await scene.lead.ask("POST", "/v1/tasks", document)
+    assert created.status == 201, created
+    terms = created.body["schedule"]
+    assert (terms["repeat"], terms["slip"], terms["max_runs"]) == ("PT15M", "PT10M", 4)
+    assert await scene.booked(created.body, 4) == [8, 15, 30, 45]
+    promised = [instant(each["starts_at"]) - scene.hour for each in plan["starts"]]
+    assert [each.total_seconds() / 60 for each in promised] == [8, 15, 30, 45]
+    document["schedule"]["samples"] = 13
+    refused = await scene.lead.ask("POST", "/v1/tasks", document)
+    assert (refused.status, refused.pointers) == (422, ["/schedule/samples"])
+    assert "13 runs of 5 min do not fit" in str(refused.body)
+    patch = {"schedule": {"samples": 3}}
+    edited = await scene.lead.ask("PATCH", f"/v1/tasks/{created.body['id']}", patch)
+    assert (edited.status, edited.pointers) == (422, ["/schedule"])
