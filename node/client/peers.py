@@ -209,6 +209,14 @@ class Peers:
         except ParleyError:
             return None
 
+    async def is_at(self, url: str, identity: str) -> bool:
+        """Return whether a node with this key answers at a URL, and calls itself by it."""
+        try:
+            card = await self.card(url, identity)
+        except ParleyError:
+            return False
+        return (card.identity, card.url) == (identity, url)
+
     async def has_time(self, url: str, identity: str, now: Callable[[], int]) -> bool:
         """Return whether a node answers with its key, and has the time of this clock."""
         try:

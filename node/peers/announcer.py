@@ -101,6 +101,7 @@ class Announcer:
         self._peers = peers
         self._own: tuple[Announcement, str] | None = None
         self._own_key: str | None = None
+        self._previous_url: str | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._obstacles: dict[str, str] = {}
         self._told: dict[str, str] = {}
@@ -149,6 +150,15 @@ class Announcer:
         before = None if stored is None else _announcement_in(stored, self._identity)
         return None if before is None else before.url
 
+    async def lives_where_it_was(self) -> bool:
+        """Return whether a process with this node's key answers where the node was before this one.
+
+        It calls itself by that URL; this process, reached by an earlier name, does not.
+        """
+        if self._previous_url is None:
+            return False
+        return await self._peers.is_at(self._previous_url, self._identity)
+
     async def answers_at(self, url: str) -> bool | None:
         """Return whether a process with this node's key answers at a URL; None if it may."""
         return await self._peers.lives_at(url, self._identity)
@@ -165,6 +175,8 @@ class Announcer:
             stored = await nodes.lock_announcement(connection, self._identity)
             before = None if stored is None else _announcement_in(stored, self._identity)
             current = next_announcement(before, generation, self._url, self._clock.now())
+            if before is not None and before.url not in {None, current.url}:
+                self._previous_url = before.url
             if stored is None or current != before or self._own_key != key:
                 stored = self._signer.statement(StatementKind.ANNOUNCEMENT, current.claims)
                 await nodes.keep_announcement(connection, self._identity, stored)

@@ -16,6 +16,9 @@ another host, or in an earlier state), a node asks before it begins or announces
 was, and all others, until the process that they heard last would have been heard again, and for as
 long as the original may need to start if the data were on another host.
 
+A process that is elsewhere than the node was, and is told that others know its data in a later
+state, asks there first: who answers and calls itself so is the original, whose marks these are.
+
 A host to which the owner has brought the node announces a newer generation; then the other one is
 told of its successor (``announcer.py``), and they are no rivals.
 """

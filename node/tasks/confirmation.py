@@ -191,6 +191,10 @@ class TaskConfirmer:
         # Once for each node and start: a node that tells a wrong mark again changes nothing. Only
         # the process that serves the node believes it, since only that one is told of a rival.
         if later is not None and lead not in self._believed and not contested:
+            # All others may have been restarted, and have forgotten whom they heard.
+            if await self._announcer.lives_where_it_was():
+                log.warning("another process with this node's key answers where the node was")
+                return answered
             self._believed.add(lead)
             if await self._database.check_mark(later):
                 await self.require_original()

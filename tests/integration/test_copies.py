@@ -11,7 +11,7 @@ import pytest
 from node.model import times
 from node.model.errors import CopyOfNode, NotAllowed
 from node.model.wire.participants import ConfirmationRequest
-from node.peers.rivals import OwnProcess
+from node.peers.rivals import OwnProcess, ProcessesHeard
 from node.service import NodeService
 from node.store.mark import HostMarks
 from node.trust.keys import NodeKey
@@ -82,6 +82,36 @@ async def test_a_clone_of_what_was_just_restored_ends_too(world: World) -> None:
     assert not original.announcer.ended.is_set()
     with pytest.raises(CopyOfNode, match=r"goes on at a place that b reaches"):
         copy.announcer.require_here()
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_clone_asks_where_it_was_before_it_believes_a_later_mark(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, lives: bool
+) -> None:
+    """Others may have been restarted since they heard the original, and know its mark alone."""
+    original, copy, _ = await _twice(world)
+    other = world.sites[1]
+    assert await original.announcer.own() is not None
+    await original.mark_database()
+    await original.confirmer.run_once()
+    await other.execute("UPDATE node SET marked_at = marked_at + interval '1 minute'")
+    other.node.confirmer._heard_processes = ProcessesHeard(world.clock)
+    copy.announcer._url = "http://198.51.100.77:8642"
+    assert await copy.announcer.own() is not None
+    asked: list[str] = []
+
+    async def is_at(url: str, _identity: str) -> bool:
+        asked.append(url)
+        return lives
+
+    monkeypatch.setattr(copy.announcer._peers, "is_at", is_at)
+    generation = copy.database.generation
+    confirming = asyncio.create_task(copy.confirmer.run_once())
+    while not (await asyncio.wait({confirming}, timeout=0.05))[0]:
+        world.clock.advance(2 * times.SECOND)
+    await confirming
+    assert asked == [original.card.url]
+    assert (copy.database.generation == generation) is lives
 
 
 async def test_only_who_serves_the_node_believes_a_later_mark(world: World) -> None:
