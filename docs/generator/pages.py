@@ -39,7 +39,7 @@ _MESH: Final = {
     "PoolGroup": "A group of the nodes of a pool",
     "HostGroup": "A group of hosts that are not nodes",
     "TestEntry": "[tests.NAME]",
-    "ScheduleDocument": "[schedules.NAME]",
+    "ScheduleTerms": "[schedules.NAME]",
     "Measure": "[[measure]]",
     "MeshDependency": "after",
 }

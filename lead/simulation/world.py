@@ -32,9 +32,9 @@ from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import (
-    PostedSchedule,
     Schedule,
     ScheduleDocument,
+    ScheduleTerms,
     TaskDocument,
     TestChoice,
 )
@@ -279,7 +279,7 @@ def task_arrivals(scenario: Scenario) -> list[TaskArrival]:
     return creations
 
 
-def _runs_of(schedule: ScheduleDocument, duration: int) -> int:
+def _runs_of(schedule: ScheduleTerms, duration: int) -> int:
     """Estimate how many runs a schedule will have."""
     return 1 if schedule.repeat is None else max(1, duration // schedule.repeat)
 
@@ -358,7 +358,7 @@ def _task(
     if members:
         spec["participants"] = [f"n{member + 1}" for member in members]
     test = TestChoice(type="idle", spec=spec)
-    return TaskDocument(test=test, schedule=PostedSchedule.of(schedule), priority=priority)
+    return TaskDocument(test=test, schedule=ScheduleDocument.of(schedule), priority=priority)
 
 
 def simulate(

@@ -45,7 +45,7 @@ from node.mesh.terms import MeshEntryTerms, terms_of
 from node.model.errors import InvalidDocument, NotFound, ParleyError
 from node.model.taskstate import OPEN
 from node.model.wire.plans import PLANS_MAX
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleTerms
 
 if TYPE_CHECKING:
     from node.cli.session import Session
@@ -317,7 +317,7 @@ def _demand_of(
     )
 
 
-def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleDocument]]:
+def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleTerms]]:
     """Return the schedule of each entry that has one, with its name."""
     return {
         number: (measure.schedule, document.schedules[measure.schedule])

@@ -18,7 +18,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import nominal_starts, slip_of
 from node.model.scheduling import default_slip, recurrence_of
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleTerms
 
 FULL = 1.0
 _COMFORTABLE = 0.9
@@ -69,7 +69,7 @@ class Load:
         return self.exclusive + self.normal + (self.others or 0.0)
 
 
-def interval_of(schedule: ScheduleDocument, now: int) -> int | None:
+def interval_of(schedule: ScheduleTerms, now: int) -> int | None:
     """Return the time from run to run, the average for cron; ``None`` for a single run."""
     recurrence = recurrence_of(schedule.at(now), now)
     if recurrence.cron is None:
@@ -195,7 +195,7 @@ def _fitting_interval_text(measure: int, load: Load, intervals: Mapping[int, int
 def short_slips(
     tasks: Mapping[str, Mapping[int, int]],
     shapes: Mapping[int, EntryDemand],
-    schedules: Mapping[int, tuple[str, ScheduleDocument]],
+    schedules: Mapping[int, tuple[str, ScheduleTerms]],
     now: int,
 ) -> list[Finding]:
     """Return schedules whose slip is too short for the exclusive runs of one node at one start.
@@ -229,7 +229,7 @@ def short_slips(
 def meeting_starts(
     pairs: Mapping[str, MeasurementPair],
     shapes: Mapping[int, EntryDemand],
-    schedules: Mapping[int, tuple[str, ScheduleDocument]],
+    schedules: Mapping[int, tuple[str, ScheduleTerms]],
     mesh: str,
 ) -> list[Finding]:
     """Return schedules whose slip is too short where spread exclusive runs of a node meet.
@@ -240,7 +240,7 @@ def meeting_starts(
     by_node: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for key, pair in pairs.items():
         shape = shapes.get(pair.measure)
-        name, schedule = schedules.get(pair.measure, ("", ScheduleDocument()))
+        name, schedule = schedules.get(pair.measure, ("", ScheduleTerms()))
         if shape is None or schedule.repeat is None or not is_spread(schedule):
             continue
         if shape.scheduling_class is SchedulingClass.EXCLUSIVE:
@@ -261,7 +261,7 @@ def meeting_starts(
     ]
 
 
-def _meeting_finding(name: str, schedule: ScheduleDocument, wait: int, node: str) -> Finding:
+def _meeting_finding(name: str, schedule: ScheduleTerms, wait: int, node: str) -> Finding:
     slip = times.duration_text(default_slip(schedule.at(0)))
     return Finding(
         FindingKind.NO_TIME,
@@ -274,7 +274,7 @@ def _meeting_finding(name: str, schedule: ScheduleDocument, wait: int, node: str
 
 def _short_slip_finding(  # noqa: PLR0913, PLR0917 - one row of figures
     name: str,
-    schedule: ScheduleDocument,
+    schedule: ScheduleTerms,
     needed: int,
     node: str,
     number: int,

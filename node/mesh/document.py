@@ -33,7 +33,7 @@ from node.model.wire.tasks import (
     PRIORITY_MAX,
     TAKES_MAX,
     DependencyTerms,
-    ScheduleDocument,
+    ScheduleTerms,
     Taking,
 )
 from node.model.wire.validation import faults_of
@@ -203,7 +203,7 @@ class MeshDocument(Document):
     campaign: Name | None = None
     groups: dict[Name, Group] = Field(default_factory=dict)
     tests: dict[Name, TestEntry] = Field(default_factory=dict)
-    schedules: dict[Name, ScheduleDocument] = Field(default_factory=dict)
+    schedules: dict[Name, ScheduleTerms] = Field(default_factory=dict)
     archives: dict[Name, ArchiveChoice] = Field(default_factory=dict)
     measure: tuple[Measure, ...] = Field((), max_length=ENTRIES_MAX)
 

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Any
 
 from node.model import times
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleTerms
 
 
-def is_spread(schedule: ScheduleDocument) -> bool:
+def is_spread(schedule: ScheduleTerms) -> bool:
     """Return whether tasks of a schedule are spread: it has an interval, and names no start."""
     return schedule.repeat is not None and schedule.start is None
 

@@ -19,7 +19,7 @@ from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.meshes import GIVEN
-from node.model.wire.tasks import PER_HOUR, ScheduleDocument, ScheduleTimes
+from node.model.wire.tasks import PER_HOUR, ScheduleTerms, ScheduleTimes
 
 _MOMENTS = ("start", "until")
 _ENDS = ("source", "dest")
@@ -200,7 +200,7 @@ def _terms_of(
 ) -> MeshEntryTerms:
     test = document.tests[measure.test]
     schedule = (
-        ScheduleDocument() if measure.schedule is None else (document.schedules[measure.schedule])
+        ScheduleTerms() if measure.schedule is None else (document.schedules[measure.schedule])
     )
     fields: Mapping[str, Any] = schemas[test.type].get("properties", {})
     moments = {

@@ -6,7 +6,7 @@ from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
 from node.model.wire.fields import instant_of
-from node.model.wire.tasks import PostedSchedule, Schedule, ScheduleDocument
+from node.model.wire.tasks import Schedule, ScheduleDocument, ScheduleTerms
 
 IMMEDIATE_START_DELAY = 2 * times.SECOND
 """Delay from a task's creation to its first nominal start, if it has no start: time to agree."""
@@ -29,7 +29,7 @@ def default_slip(schedule: Schedule) -> int:
     return min(_SLIP_MOST, max(_SLIP_LEAST, schedule.repeat // 10))
 
 
-def spread_evenly(schedule: PostedSchedule, duration: int, now: int) -> ScheduleDocument:
+def spread_evenly(schedule: ScheduleDocument, duration: int, now: int) -> ScheduleTerms:
     """Return the schedule of ``samples`` runs by a deadline; one without samples as it is.
 
     The time from now on, or from its start, is divided into as many equal parts of whole seconds.
@@ -52,7 +52,7 @@ def spread_evenly(schedule: PostedSchedule, duration: int, now: int) -> Schedule
             f"{times.to_the_second(first)} until {times.to_the_second(until)}; {fit} do"
         )
         raise InvalidDocument([FieldFault("/schedule/samples", detail)])
-    return ScheduleDocument(
+    return ScheduleTerms(
         start=None if schedule.start is None else first,
         repeat=part,
         until=first + schedule.samples * part,
@@ -84,7 +84,7 @@ def first_slot(recurrence: Recurrence, now: int) -> int | None:
     return next_nominal(recurrence, max(now, recurrence.anchor - 1))
 
 
-def schedule_faults(schedule: ScheduleDocument, now: int) -> list[FieldFault]:
+def schedule_faults(schedule: ScheduleTerms, now: int) -> list[FieldFault]:
     """Return why a schedule has no run to come; pointers are as in a task."""
     recurrence = recurrence_of(schedule.at(now), now)
     faults = recurrence_faults(recurrence, 0)

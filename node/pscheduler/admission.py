@@ -13,7 +13,7 @@ from node.model.errors import InvalidDocument, LimitRefused, NotAllowed, ParleyE
 from node.model.host_limits.rules import User
 from node.model.naming import NodeIndex
 from node.model.wire.campaigns import DEFAULT
-from node.model.wire.tasks import PostedSchedule, TaskDocument, TestChoice
+from node.model.wire.tasks import ScheduleDocument, TaskDocument, TestChoice
 from node.pscheduler import archives, documents, hosts, posted
 from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.documents import Spoken
@@ -128,7 +128,7 @@ class TaskPoster:
             return TaskDocument(
                 test=TestChoice(type=ours.type, spec=ours.spec),
                 tools=self._tools(task, language, ours),
-                schedule=PostedSchedule.of(posted.schedule_of_runs(task, ours)),
+                schedule=ScheduleDocument.of(posted.schedule_of_runs(task, ours)),
                 priority=task.priority,
                 contexts=contexts,
                 campaign=self._node.settings.pscheduler_campaign,

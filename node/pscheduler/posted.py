@@ -16,7 +16,7 @@ from typing import Any
 
 from node.model.errors import InvalidDocument
 from node.model.times import SECOND
-from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
+from node.model.wire.tasks import PRIORITY_MAX, ScheduleTerms
 from node.pscheduler import times
 from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.pscheduler.tests.contract import Document, ParleyTest
@@ -83,7 +83,7 @@ class PostedTask:
     document: Document
     test: str
     spec: Any
-    schedule: ScheduleDocument
+    schedule: ScheduleTerms
     slip: int
     tools: tuple[str, ...] = ()
     priority: int = 0
@@ -178,7 +178,7 @@ def require_schema(document: Document, highest: int) -> None:
         raise invalid(f"Schema version {schema} is not supported (highest is {highest})")
 
 
-def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
+def schedule_of(terms: Document, slip: int, now: int) -> ScheduleTerms:
     """Return our schedule for one of pScheduler, with nothing left to our defaults.
 
     A task without a start starts at once. One without repetition has a single run, and starts it
@@ -208,7 +208,7 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
     if not repeats and until is not None:
         slip = min(slip, until - begins)
     try:
-        return ScheduleDocument(
+        return ScheduleTerms(
             start=begins if cron is None else start,
             repeat=repeat,
             cron=cron,
@@ -221,7 +221,7 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
         raise invalid(f"Schedule is not valid: {error}") from None
 
 
-def schedule_of_runs(task: PostedTask, test: ParleyTest) -> ScheduleDocument:
+def schedule_of_runs(task: PostedTask, test: ParleyTest) -> ScheduleTerms:
     """Return the schedule of our runs, which follow each other where several are one run there.
 
     There, ``until`` bounds the instants at which runs start, and the last one may outlast it. An

@@ -19,7 +19,7 @@ from node.model.predicates import Attributes
 from node.model.similar import first_names, suggestion
 from node.model.terms import NodeRequirements, seats_possible
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import PostedSchedule, Schedule, TaskDocument, TestChoice
+from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 from node.peers.directory import Directory
 from node.plugins import registry
 from node.plugins.contracts import Test
@@ -176,7 +176,7 @@ class PoolTaskChecker:
         document = TaskDocument(
             test=TestChoice(type=whole.terms.test, spec=whole.terms.spec),
             tools=whole.terms.tools,
-            schedule=PostedSchedule.of(schedule),
+            schedule=ScheduleDocument.of(schedule),
             priority=whole.terms.priority,
             campaign=whole.terms.campaign,
             takes=whole.terms.takes,

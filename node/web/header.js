@@ -1,6 +1,6 @@
 // The head of the page: the node, its clock, its counts, its peers, and the connection.
 
-import { byId, element, icon, reconcile, setText } from "./dom.js";
+import { byId, element, icon, reconcile, refill, setText } from "./dom.js";
 import { addressOf, hrefOf } from "./place.js";
 import { distance, momentOf, readable, timeOf, utcOf, zone } from "./words.js";
 
@@ -114,7 +114,7 @@ export function drawHealth(status, refused, alerts, now) {
   const items = things.slice(0, ATTENTION_MOST).map((content) => element("li", { class: "missed" }, icon("alert"), content));
   const left = things.length - ATTENTION_MOST;
   if (left > 0) items.at(-1)?.append(" ", element("a", { href: addressOf({ view: "nodes" }) }, `and ${left} more`));
-  byId("health").replaceChildren(...well, ...items);
+  refill(byId("health"), [...well, ...items]);
 }
 
 // One line for all alerts, as there may be many; those that somebody looks after do not count.

@@ -71,7 +71,7 @@ class TaskFields {
     const named = element("option", { value: NAMED }, "those named above");
     const options = pools.map((/** @type {string} */ name) => element("option", { value: name }, `some of the pool ${name}`));
     this.#pool = /** @type {HTMLSelectElement} */ (element("select", { id: "task-pool", disabled: fixed }, named, options));
-    this.#times = new SchemaFields(schemaOf(schemas, "ScheduleDocument"), { defs: schemas, first: FIRST_OF_TIMES });
+    this.#times = new SchemaFields(schemaOf(schemas, "ScheduleDocument"), { defs: schemas, first: FIRST_OF_TIMES, without: fixed ? ["samples"] : [] });
     const without = fixed ? [...NOT_OF_TASK, "contexts"] : NOT_OF_TASK;
     this.#rest = new SchemaFields(schemaOf(schemas, "TaskDocument"), { defs: schemas, suggestions, first: FIRST_OF_TASK, without });
     this.#spec = this.#specOf(document.test?.type ?? USUAL);

@@ -1,6 +1,6 @@
 // The list of tasks: what they measure, when, their latest result, and the counts of their runs.
 
-import { element } from "./dom.js";
+import { element, refill } from "./dom.js";
 import { drawTable } from "./lists.js";
 import { BAD_RESULTS, lookOf, LOOKS, TROUBLE } from "./outcomes.js";
 import { doubt, headlineOf, outcomeBadge, stateBadge, ticking, timeElement } from "./parts.js";
@@ -104,7 +104,7 @@ export function drawPages(box, { page, count, next, before }) {
     element("span", {}, count ? `${first} to ${first + count - 1}` : "nothing more"),
     next ? link("Next", { after: next, page: page + 1 }) : null,
   ];
-  return box.replaceChildren(...links.filter(Boolean));
+  return refill(box, links.filter((each) => each !== null));
 }
 
 function taskRow(task, button, now) {

@@ -1,7 +1,7 @@
 // The view of the alerts: those that are raised first, each to be acknowledged, and silenced until an instant.
 
 import { may } from "./actions.js";
-import { element } from "./dom.js";
+import { element, refill } from "./dom.js";
 import { drawTable } from "./lists.js";
 import { headlineOf, ticking, timeElement } from "./parts.js";
 import { addressOf, adjust, hrefOf, place } from "./place.js";
@@ -57,7 +57,7 @@ export function open(box, { api, model, tools, actions, caller }) {
     if (tools.dataset.alerts === asked) return;
     tools.dataset.alerts = asked;
     const buttons = Object.entries(STATES).map(([state, words]) => element("button", { type: "button", "aria-pressed": String(state === asked), click: () => adjust({ state }) }, words));
-    tools.replaceChildren(element("div", { class: "spans", role: "group", "aria-label": "Which alerts" }, buttons));
+    refill(tools, [element("div", { class: "spans", role: "group", "aria-label": "Which alerts" }, buttons)]);
   }
 
   return {

@@ -1,7 +1,7 @@
 // The view of a pair: every test between two ends over time, in both directions.
 
 import { causeList, commonCauses, commonList } from "./cause-list.js";
-import { element } from "./dom.js";
+import { element, refill } from "./dom.js";
 import { courseOf, figuresOf, valueText, wordsOf } from "./figures.js";
 import { drawTable } from "./lists.js";
 import { listEntryOf } from "./model.js";
@@ -83,7 +83,7 @@ export function open(box, { api, model, caller, tools }) {
     const tests = [...new Set(runs.map(({ test }) => test))].sort();
     const made = tests.map((test) => testSection(runs.filter((run) => run.test === test), { test, from, to, open }));
     const none = element("p", { class: "empty" }, own.length ? `None of its ${own.length} tasks measured in ${span}.` : "No task measures this pair.");
-    box.replaceChildren(...[commonList(common, model.now()), ...(made.length ? made.map(({ section }) => section) : [none])].filter((each) => each !== null));
+    refill(box, [commonList(common, model.now()), ...(made.length ? made.map(({ section }) => section) : [none])].filter((each) => each !== null));
     return Promise.all(made.map(({ draw }) => draw()));
   }
 
@@ -127,10 +127,10 @@ export function open(box, { api, model, caller, tools }) {
     if (tools.dataset.pair === `${source} ${dest} ${span}`) return;
     tools.dataset.pair = `${source} ${dest} ${span}`;
     const spans = Object.keys(SPANS).map((words) => element("button", { type: "button", "aria-pressed": String(words === span), click: () => adjust({ span: words }) }, words));
-    tools.replaceChildren(
+    refill(tools, [
       element("div", { class: "spans", role: "group", "aria-label": "How far back" }, spans),
       element("a", { href: addressOf({ view: "pair" }) }, "all pairs"),
-    );
+    ]);
   }
 
   return {

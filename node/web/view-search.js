@@ -1,7 +1,7 @@
 // The view "Why": what words find among runs, tasks and nodes, and what did not take place, by cause.
 
 import { causeList, commonCauses, commonList } from "./cause-list.js";
-import { byId, element } from "./dom.js";
+import { byId, element, refill } from "./dom.js";
 import { drawRuns, RUN_FIELDS } from "./lists.js";
 import { listEntryOf } from "./model.js";
 import { TROUBLE } from "./outcomes.js";
@@ -22,7 +22,7 @@ const NONE = { items: [], next: null };
 
 export function open(box, { api, model, caller, tools }) {
   const spans = Object.keys(SPANS).map((words) => element("button", { type: "button", click: () => adjust({ span: words }) }, words));
-  tools.replaceChildren(element("div", { class: "spans", role: "group", "aria-label": "How far back" }, spans));
+  refill(tools, [element("div", { class: "spans", role: "group", "aria-label": "How far back" }, spans)]);
   return {
     events: ["ended"],
     gap: 15_000,

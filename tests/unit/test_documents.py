@@ -29,7 +29,7 @@ from node.model.wire.fields import FROM_OUTSIDE, Duration, Host, Instant
 from node.model.wire.participants import Batch, ProposalRequest
 from node.model.wire.problems import Problem, error_of, problem_of
 from node.model.wire.reservations import OccasionsDocument
-from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument
+from node.model.wire.tasks import Schedule, ScheduleTerms, TaskDocument
 from node.model.wire.validation import faults_of
 
 COMPLETE: dict[str, Any] = {
@@ -144,7 +144,7 @@ def test_durations_are_read_alike_everywhere(written: str) -> None:
     mesh = parse_mesh(text, toml=True).document
     assert mesh is not None
     read = [
-        ScheduleDocument.model_validate({"repeat": written}, context=FROM_OUTSIDE).repeat,
+        ScheduleTerms.model_validate({"repeat": written}, context=FROM_OUTSIDE).repeat,
         OccasionsDocument.model_validate({"repeat": written}, context=FROM_OUTSIDE).repeat,
         mesh.schedules["x"].repeat,
     ]

@@ -13,7 +13,7 @@ from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.recurrence import nominal_starts
 from node.model.scheduling import IMMEDIATE_START_DELAY, recurrence_of, spread_evenly
-from node.model.wire.tasks import PostedSchedule
+from node.model.wire.tasks import ScheduleDocument
 from tests.support.clocks import START
 
 
@@ -30,7 +30,7 @@ def test_all_runs_fit_evenly_and_end_by_the_deadline(
     start = None if begin is None else START + begin
     first = max(START + IMMEDIATE_START_DELAY, start or 0)
     until = first + within
-    posted = PostedSchedule(samples=samples, start=start, until=until)
+    posted = ScheduleDocument(samples=samples, start=start, until=until)
     try:
         spread = spread_evenly(posted, duration, START)
     except InvalidDocument as error:
@@ -62,13 +62,13 @@ def test_all_runs_fit_evenly_and_end_by_the_deadline(
 def test_what_contradicts_a_number_of_runs_is_refused(fields: dict[str, object], said: str) -> None:
     """A deadline is needed, and what follows from it is not given beside it."""
     with pytest.raises(ValidationError, match=said):
-        PostedSchedule.model_validate({"samples": 3, **fields})
+        ScheduleDocument.model_validate({"samples": 3, **fields})
 
 
 def test_too_many_runs_are_refused_with_the_number_that_fits() -> None:
     """The refusal says how long a run is, and how many fit."""
     until = START + IMMEDIATE_START_DELAY + times.HOUR
-    posted = PostedSchedule(samples=40, until=until)
+    posted = ScheduleDocument(samples=40, until=until)
     with pytest.raises(InvalidDocument) as caught:
         spread_evenly(posted, 2 * times.MINUTE, START)
     [fault] = caught.value.faults

@@ -88,8 +88,8 @@ _RHYTHM = ("repeat", "cron", "timezone", "slip", "max_runs")
 """Fields of a schedule that follow from a number of runs by a deadline."""
 
 
-class ScheduleDocument(Document):
-    """The times of a task as posted; empty means once, as soon as possible."""
+class ScheduleTerms(Document):
+    """The times of a task, or of tasks of a mesh; empty means once, as soon as possible."""
 
     start: Moment | None = Field(
         None,
@@ -144,7 +144,7 @@ class ScheduleDocument(Document):
         return Schedule.model_validate(terms | fixed | {"after": after})
 
 
-class PostedSchedule(ScheduleDocument):
+class ScheduleDocument(ScheduleTerms):
     """The times of a new task as posted: those of any task, or a number of runs by a deadline."""
 
     samples: Count | None = Field(
@@ -155,9 +155,9 @@ class PostedSchedule(ScheduleDocument):
     )
 
     @classmethod
-    def of(cls, schedule: ScheduleDocument) -> Self:
+    def of(cls, schedule: ScheduleTerms) -> Self:
         """Return a schedule as it would be posted, without samples."""
-        return cls(**{name: getattr(schedule, name) for name in ScheduleDocument.model_fields})
+        return cls(**{name: getattr(schedule, name) for name in ScheduleTerms.model_fields})
 
     @model_validator(mode="after")
     def _check_samples(self) -> Self:
@@ -248,7 +248,7 @@ class Dependency(DependencyTerms):
     task: UUID = Field(description="The task that is followed; this node must lead it.")
 
 
-class ScheduleTimes(ScheduleDocument):
+class ScheduleTimes(ScheduleTerms):
     """The times of a task as shown: start and until are instants."""
 
     start: Instant | None = Field(
@@ -308,7 +308,7 @@ class TaskDocument(Document):
         max_length=16,
         description="Tools in order of preference; empty for the best common one.",
     )
-    schedule: PostedSchedule = PostedSchedule()
+    schedule: ScheduleDocument = ScheduleDocument()
     after: Dependency | None = Field(
         None,
         description="Another task whose runs this one follows, instead of a schedule: each run of "

@@ -16,7 +16,7 @@ from node.model import times
 from node.model.moments import parse_moment
 from node.model.scheduling import schedule_faults
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleTerms
 from node.model.wire.validation import faults_of
 from node.pscheduler import times as their_times
 from node.pscheduler.psconfig.template import Document
@@ -117,10 +117,10 @@ def _check(schedule: Document, now: int) -> None:
     :raises UnusableSchedule: there are none, or a field is beyond its bounds.
     """
     try:
-        document = ScheduleDocument.model_validate(schedule, context=FROM_OUTSIDE)
+        document = ScheduleTerms.model_validate(schedule, context=FROM_OUTSIDE)
         faults = schedule_faults(document, now)
     except ValidationError as error:
-        faults = faults_of(error, ScheduleDocument)
+        faults = faults_of(error, ScheduleTerms)
     for fault in faults:
         member = fault.pointer.removeprefix("/schedule").removeprefix("/")
         raise UnusableSchedule(_THEIRS.get(member, member), fault.detail)

@@ -19,6 +19,7 @@ from tests.architecture.sources import REPOSITORY
 from tests.support.accessibility import violations
 from tests.support.browser import Page, new_page
 from tests.support.mesh_day import NO_PORT, MeshDay
+from tests.support.page_hands import button, press_button
 from tests.support.page_opened import LIVE
 from tests.support.page_views import go
 from tests.support.patience import PATIENCE_S
@@ -198,6 +199,19 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
         moved = datetime.fromisoformat((await a.get(path))["schedule"]["start"])
         assert abs((moved - starts).total_seconds() - 200 * pixel_s) <= 30
     await a.cancel(task)
+
+
+@pytest.mark.parametrize(("view", "words"), [("alerts", "all"), ("pair", "7 d")])
+async def test_a_choice_keeps_the_focus(browser: str, day: MeshDay, view: str, words: str) -> None:
+    """A bar that is drawn anew leaves the focus to what was chosen by keyboard."""
+    async with new_page(browser) as page:
+        await page.open(f"{day.url}/#token={day.token}")
+        await page.until(LIVE)
+        await go(page, view)
+        await press_button(page, "#view-tools", words)
+        chosen = f"{button('#view-tools', words)}.ariaPressed === 'true'"
+        await page.until(chosen)
+        assert await page.evaluate(f"document.activeElement === {button('#view-tools', words)}")
 
 
 async def test_a_word_finds_runs_and_their_causes(browser: str, day: MeshDay) -> None:

@@ -21,7 +21,7 @@ from node.mesh.expansion import MeasurementPair
 from node.mesh.spreading import longest_wait, phase_of
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleTerms
 from tests.unit.mesh.kept import NOW
 
 CLASSES = list(SchedulingClass)
@@ -99,7 +99,7 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
     exclusive = EntryDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
     pairs = [MeasurementPair(0, "a", dest) for dest in "bcdefghijk"]
     tasks = count_tasks(pairs, {0: exclusive})
-    short = ScheduleDocument(start=NOW, repeat=times.HOUR, slip=times.MINUTE)
+    short = ScheduleTerms(start=NOW, repeat=times.HOUR, slip=times.MINUTE)
     [finding] = short_slips(tasks, {0: exclusive}, {0: ("hourly", short)}, NOW)
     assert finding.pointer == "/schedules/hourly/slip"
     assert finding.detail == (
@@ -107,13 +107,13 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
         "and the slip is 1 min"
     )
     assert finding.remedy == 'slip = "PT5M"'
-    enough = ScheduleDocument(start=NOW, repeat=times.HOUR, slip=3 * times.MINUTE)
+    enough = ScheduleTerms(start=NOW, repeat=times.HOUR, slip=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", enough)}, NOW) == []
     normal = EntryDemand(20 * times.SECOND, SchedulingClass.NORMAL)
     assert short_slips(tasks, {0: normal}, {0: ("hourly", short)}, NOW) == []
-    never = ScheduleDocument(start=NOW, repeat=3 * times.MINUTE)
+    never = ScheduleTerms(start=NOW, repeat=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", never)}, NOW) == []
-    spread = ScheduleDocument(repeat=times.HOUR, slip=times.MINUTE)
+    spread = ScheduleTerms(repeat=times.HOUR, slip=times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", spread)}, NOW) == []
 
 
@@ -123,10 +123,10 @@ def test_a_slip_for_spread_runs_that_meet() -> None:
     pairs = {f"fill/a/{dest}": MeasurementPair(0, "a", dest) for dest in "bcdefghijk"}
     runs = [(phase_of("lab", key, 5 * times.MINUTE), exclusive.duration) for key in pairs]
     wait = longest_wait(runs, 5 * times.MINUTE)
-    short = ScheduleDocument(repeat=5 * times.MINUTE, slip=wait - 1)
+    short = ScheduleTerms(repeat=5 * times.MINUTE, slip=wait - 1)
     [finding] = meeting_starts(pairs, {0: exclusive}, {0: ("often", short)}, "lab")
     assert finding.pointer == "/schedules/often/slip"
-    enough = ScheduleDocument(repeat=5 * times.MINUTE, slip=wait)
+    enough = ScheduleTerms(repeat=5 * times.MINUTE, slip=wait)
     assert meeting_starts(pairs, {0: exclusive}, {0: ("often", enough)}, "lab") == []
     normal = EntryDemand(20 * times.SECOND, SchedulingClass.NORMAL)
     assert meeting_starts(pairs, {0: normal}, {0: ("often", short)}, "lab") == []
@@ -134,7 +134,7 @@ def test_a_slip_for_spread_runs_that_meet() -> None:
 
 def test_intervals_of_schedules() -> None:
     """The interval of cron is the mean of a week, and a single run has none."""
-    assert interval_of(ScheduleDocument(repeat=times.HOUR), NOW) == times.HOUR
-    assert interval_of(ScheduleDocument(), NOW) is None
-    weekdays = ScheduleDocument(cron="0 8-17 * * 1-5")
+    assert interval_of(ScheduleTerms(repeat=times.HOUR), NOW) == times.HOUR
+    assert interval_of(ScheduleTerms(), NOW) is None
+    weekdays = ScheduleTerms(cron="0 8-17 * * 1-5")
     assert interval_of(weekdays, NOW) == pytest.approx(7 * times.DAY / 50, rel=0.02)

@@ -12,7 +12,7 @@ from node.mesh.spreading import is_spread, longest_wait, phase_of, start_in_word
 from node.model import times
 from node.model.recurrence import nominal_starts
 from node.model.scheduling import recurrence_of
-from node.model.wire.tasks import ScheduleDocument
+from node.model.wire.tasks import ScheduleTerms
 from tests.unit.mesh.kept import MESH, NOW, a_mesh, all_terms, everything, pairs_of
 
 FIVE = 5 * times.MINUTE
@@ -36,7 +36,7 @@ def test_a_start_long_ago_is_an_anchor(key: str, interval: int) -> None:
     """Whenever it is applied, a task runs at whole intervals after 2000 plus its phase."""
     phase = phase_of("lab", key, interval)
     start = times.parse_instant(start_of("lab", key, interval))
-    document = ScheduleDocument(start=start, repeat=interval)
+    document = ScheduleTerms(start=start, repeat=interval)
     [first] = nominal_starts(recurrence_of(document.at(NOW), NOW), NOW, times.LATEST, 1)
     assert (first - times.EARLIEST - phase) % interval == 0
     assert first - NOW <= interval
