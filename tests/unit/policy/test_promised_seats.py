@@ -7,6 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lead.policy.view import CampaignView, Candidate, Charge, PostedRun
 from node.model import times
@@ -168,3 +170,65 @@ def test_what_was_lent_is_taken_back_whatever_the_length_of_runs(minutes: int) -
     driver = Driver(view_of(NODES, CAMPAIGNS, wanted, runs=lent), has_time=lambda _: False)
     driver.drive(COMPOSITIONS["gridserver-sla"])
     assert not [ask for ask in driver.asks if ask.displacing is not None]
+
+
+@given(
+    bounds=st.lists(
+        st.tuples(
+            st.integers(1, 3),
+            st.sampled_from([None, 0, 1, 2]),
+            st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(1)]),
+        ),
+        min_size=2,
+        max_size=3,
+    ),
+    spare=st.integers(0, 3),
+    wanted=st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([5, 20, 50]), st.integers(0, 40)),
+        max_size=16,
+    ),
+    wide=st.booleans(),
+)
+def test_no_bound_is_passed_at_any_instant(
+    bounds: list[tuple[int, int | None, Fraction]],
+    spare: int,
+    wanted: list[tuple[int, int, int]],
+    *,
+    wide: bool,
+) -> None:
+    """No group holds more than its promise and loan, and nobody what another one keeps."""
+    campaigns = [
+        CampaignView(f"c{number}", target=target, borrow=borrow, lend=lend)
+        for number, (target, borrow, lend) in enumerate(bounds)
+    ]
+    nodes = nodes_of(sum(target for target, _, _ in bounds) + spare)
+    candidates = [
+        due(
+            f"t{number}",
+            campaigns[whose % len(campaigns)].name,
+            nodes,
+            duration=length * times.MINUTE,
+            next_run_at=NOW + after * times.MINUTE,
+            slip=0,
+            k=3 if wide else 1,
+            k_min=1,
+        )
+        for number, (whose, length, after) in enumerate(wanted)
+    ]
+    driver = Driver(view_of(nodes, campaigns, candidates))
+    driver.drive(COMPOSITIONS["gridserver-sla"])
+    for at in {run.start for run in driver.runs}:
+        held = Counter[str]()
+        for run in driver.runs:
+            held[run.campaign] += len(run.nodes) * (run.start <= at < run.end)
+        free = len(nodes) - held.total()
+        for own, (target, borrow, _) in zip(campaigns, bounds, strict=True):
+            if borrow is not None:
+                assert held[own.name] <= target + borrow
+            if held[own.name] > target:  # it has borrowed; what others keep is free for them
+                kept = sum(
+                    max(0, each - int(each * lend) - held[other.name])
+                    for other, (each, _, lend) in zip(campaigns, bounds, strict=True)
+                    if other is not own
+                )
+                assert free >= kept
