@@ -347,6 +347,10 @@ CREATE TABLE campaign (
     changed_at timestamptz NOT NULL,
     target_borrow integer CHECK (target_borrow >= 0),
     target_lend numeric(7, 6) CHECK (target_lend >= 0 AND target_lend <= 1),
+    budget jsonb,
+    bounded boolean NOT NULL GENERATED ALWAYS AS (
+        limits <> '{}' OR quotas <> '{}' OR seats_max IS NOT NULL OR budget IS NOT NULL
+    ) STORED,
     UNIQUE (id, depth),
     FOREIGN KEY (parent_id, parent_depth) REFERENCES campaign (id, depth) ON UPDATE CASCADE,
     CHECK ((parent_id IS NULL) = (parent_depth IS NULL)),
@@ -366,6 +370,8 @@ COMMENT ON COLUMN campaign.target_seats IS 'The number of seats that it is promi
 COMMENT ON COLUMN campaign.target_share IS 'The share of a pool''s seats that it is promised.';
 COMMENT ON COLUMN campaign.target_borrow IS 'Maximum seats that it may hold at once beyond its promise; null if there is none.';
 COMMENT ON COLUMN campaign.target_lend IS 'Maximum part of its promise that others may hold while it does not want it; null is all.';
+COMMENT ON COLUMN campaign.bounded IS 'Whether it has a limit on what is booked.';
+COMMENT ON COLUMN campaign.budget IS '{seat_hours, since, until}: what it and those below it may have of the time between both; without since from the beginning of the campaign.';
 COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: the part of what is delivered that it should get, as a target, floor or ceiling.';
 COMMENT ON COLUMN campaign.limits IS 'By limited quantity: {soft, hard}; the soft limit applies while others want the pool.';
 COMMENT ON COLUMN campaign.quotas IS 'By counted resource, such as mbps: the maximum that it may use at once.';
@@ -950,7 +956,7 @@ BEGIN
         )
 
         SELECT line.name FROM line
-        WHERE line.limits <> '{}' OR line.quotas <> '{}' OR line.seats_max IS NOT NULL
+        WHERE line.bounded
         ORDER BY line.parent_depth NULLS FIRST
         LIMIT 1
     ) AS holder;

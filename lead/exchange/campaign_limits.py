@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -26,7 +27,13 @@ from lead.planning.campaign_room import (
 from lead.planning.needs import NeedsByTest
 from lead.planning.node_views import NodeDescription, slowest_mbps
 from lead.planning.pool_view import LEDGER_LOOKBACK, campaigns_of, charges_of
-from lead.policy.limit_counting import CountedRun, RunDemand, descendants_of
+from lead.policy.limit_counting import (
+    CountedRun,
+    RunDemand,
+    budget_periods,
+    descendants_of,
+    spent_with,
+)
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.view import CampaignView, Charge
 from lead.store import episodes, ledger
@@ -97,12 +104,13 @@ class CampaignLimits:
         level = await _limit_level(connection, terms, line, until)
         delivered = await self._read_deliveries(connection, line, now)
         moved = await _moved(connection, line, views, until, now)
+        spent = await ledger.spent(connection, budget_periods(line, views))
+        booked = _Counting(runs, moved, spent)
         names = descendants_of({each.name for each in line}, views) if beside.before else ()
         for other, starts in beside.before:
             if campaign_name(other) in names:
-                _count(self._demand(other), starts, runs, moved)
-        booked = Counted(runs, delivered, moved)
-        return room_for(self._demand(terms), views, booked, level, now)
+                booked.add(self._demand(other), starts, views)
+        return room_for(self._demand(terms), views, booked.counted(delivered), level, now)
 
     async def budgets(self, connection: Connection, now: int) -> dict[str, tuple[Budget, ...]]:
         """Return by campaign what it uses of its limits and quotas; those without are missing."""
@@ -114,8 +122,10 @@ class CampaignLimits:
         runs = await self._read_counted_runs(connection, holders, views, until, now)
         delivered = await self._read_deliveries(connection, holders, now)
         moved = await _moved(connection, holders, views, until, now)
+        spent = await ledger.spent(connection, budget_periods(holders, views))
+        counted = Counted(runs, delivered, moved, spent)
         # A busy day has runs enough to block the event loop.
-        return await asyncio.to_thread(budgets_of, views, Counted(runs, delivered, moved), now)
+        return await asyncio.to_thread(budgets_of, views, counted, now)
 
     async def beyond(
         self,
@@ -139,16 +149,18 @@ class CampaignLimits:
         )
         delivered = await self._read_deliveries(connection, list(holders.values()), now)
         moved = await _moved(connection, list(holders.values()), views, until, now)
+        spent = await ledger.spent(connection, budget_periods(holders.values(), views))
+        booked = _Counting(counted, moved, spent)
         refused: dict[UUID, Reason] = {}
         for (terms, runs), line in zip(chosen, lines, strict=True):
             if line:
                 level = await _limit_level(connection, terms, line, until)
                 demand = self._demand(terms)
-                room = room_for(demand, views, Counted(counted, delivered, moved), level, now)
+                room = room_for(demand, views, booked.counted(delivered), level, now)
                 over = _refusals_beyond(room, runs)
                 refused |= over
                 starts = [run.starts_at for run in runs if run.run not in over]
-                _count(demand, starts, counted, moved)
+                booked.add(demand, starts, views)
         return refused
 
     async def _read_counted_runs(
@@ -250,18 +262,32 @@ async def _limit_level(
     return LimitLevel.SOFT if contested else LimitLevel.HARD
 
 
-def _count(
-    demand: RunDemand,
-    starts: Sequence[int],
-    counted: list[CountedRun],
-    moved: dict[str, dict[int, int]],
-) -> None:
-    """Count runs of a task with these starts, and what they move by hour, as if booked."""
-    counted += map(demand.run_at, starts)
-    hours = moved.setdefault(demand.campaign, {})
-    for start in starts:
-        hour = start - start % times.HOUR
-        hours[hour] = hours.get(hour, 0) + (demand.moves or 0)
+@dataclass
+class _Counting:
+    """Runs, bytes by hour, and seat-time of budgets that count, and grow."""
+
+    runs: list[CountedRun]
+    moved: dict[str, dict[int, int]]
+    spent: dict[str, int]
+
+    def add(
+        self, demand: RunDemand, starts: Sequence[int], views: Mapping[str, CampaignView]
+    ) -> None:
+        """Count runs of a task with these starts as if booked."""
+        self.runs += map(demand.run_at, starts)
+        hours = self.moved.setdefault(demand.campaign, {})
+        for start in starts:
+            hour = start - start % times.HOUR
+            hours[hour] = hours.get(hour, 0) + (demand.moves or 0)
+        charges = [
+            Charge(demand.campaign, start, start + demand.duration, demand.seat_time)
+            for start in starts
+        ]
+        self.spent = spent_with(self.spent, charges, views)
+
+    def counted(self, delivered: Sequence[Charge]) -> Counted:
+        """Return all that counts, as it is now."""
+        return Counted(self.runs, delivered, self.moved, self.spent)
 
 
 def _refusals_beyond(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, Reason]:

@@ -29,6 +29,7 @@ from node.model.seat_weights import SEAT
 from node.model.wire.campaigns import Budget
 
 SEATS_MAX = "seats_max"
+SEAT_HOURS = "seat_hours"
 
 
 def budgets_of(
@@ -49,6 +50,7 @@ def budgets_of(
             *_limits(holder, runs, delivered, now),
             *_own(holder, [run for run in runs if run.campaign == name], now),
             *_bytes(holder, campaigns, booked, now),
+            *_seat_time(holder, booked, now),
         )
         if each:
             found[name] = each
@@ -110,6 +112,21 @@ def _bytes(
         quota = moved.quota
         yield Budget(
             what=BYTES, soft=None, hard=quota.most, used=used, peak=peak, period=quota.period
+        )
+
+
+def _seat_time(holder: CampaignView, booked: Counted, now: int) -> Iterator[Budget]:
+    """Yield the budget of seat-time, unless it is over."""
+    budget = holder.budget
+    if budget is not None and now < budget.until:
+        used = booked.spent.get(holder.name, 0) / times.HOUR
+        yield Budget(
+            what=SEAT_HOURS,
+            soft=None,
+            hard=budget.most / times.HOUR,
+            used=used,
+            peak=used,
+            until=budget.until,
         )
 
 

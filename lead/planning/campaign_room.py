@@ -17,17 +17,18 @@ from lead.policy.limit_counting import (
     DELIVERED,
     DELIVERED_PERCENT,
     CountedRun,
+    HourlySum,
     RunDemand,
     SumLimit,
     full_at_once,
+    hourly_sums,
+    is_bounded,
     lineage_of,
-    moved_bytes,
     sum_limits,
 )
 from lead.policy.share.decayed_windows import DecayWindows
 from lead.policy.throttle import active_limits, delivered_cap
 from lead.policy.throttle.active_limits import LimitLevel
-from lead.policy.throttle.byte_quota import MovedBytes
 from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Charge
@@ -45,16 +46,15 @@ class CampaignRoom:
 
     ``full`` is the time in which another run would exceed a limit. ``runs_max`` is the number of
     runs that limits on booked time still permit, None without such a limit; ``exhausted`` refuses
-    the next one. ``moved`` has what counts toward quotas of bytes, of which each run takes
-    ``moves``.
+    the next one. ``sums`` has what counts toward quotas of bytes and budgets, each with what a run
+    takes of it.
     """
 
     campaign: str
     full: Sequence[FullTime] = ()
     runs_max: int | None = None
     exhausted: PolicyRefusal | None = None
-    moved: Sequence[MovedBytes] = ()
-    moves: int | None = 0
+    sums: Sequence[tuple[HourlySum, int | None]] = ()
 
     @property
     def name(self) -> str:
@@ -109,30 +109,26 @@ class RunAdmission:
         """Begin with the room there is without them."""
         self._room = room
         self._left = room.runs_max
-        self._moved = [each.copy() for each in room.moved]
+        self._sums = [(each.copy(), own) for each, own in room.sums]
 
     def refuse(self, start: int) -> Reason | None:
         """Return why a run must not be booked at ``start`` beside those admitted, or admit it."""
         room = self._room
         if self._left == 0 and room.exhausted is not None:
             return room.exhausted.reason
-        for each in self._moved:
-            if (refusal := each.find_refusal(start, room.moves)) is not None:
+        for each, own in self._sums:
+            if (refusal := each.find_refusal(start, own)) is not None:
                 return refusal.reason
         if self._left is not None:
             self._left -= 1
-        for each in self._moved:
-            each.add(start, room.moves or 0)
+        for each, own in self._sums:
+            each.add(start, own or 0)
         return None
 
 
 def bounded_line(campaign: str, campaigns: Mapping[str, CampaignView]) -> list[CampaignView]:
     """Return those of a campaign and the ones above it that have limits on what is booked."""
-    return [
-        each
-        for each in lineage_of(campaign, campaigns)
-        if each.limits or each.quotas or each.byte_quota or each.seats_max is not None
-    ]
+    return [each for each in lineage_of(campaign, campaigns) if is_bounded(each)]
 
 
 def limits_time(campaign: CampaignView) -> bool:
@@ -151,21 +147,23 @@ class Counted:
     """Runs that are booked and not over, and the ledger: all that counts toward limits.
 
     ``delivered`` is what all campaigns were delivered within the last days; ``moved`` has the bytes
-    of campaigns by the hours in which runs start, past and booked.
+    of campaigns by the hours in which runs start, past and booked; ``spent`` what campaigns with a
+    budget, and those below each, have used or booked of it (seat-µs).
     """
 
     runs: Sequence[CountedRun]
     delivered: Iterable[Charge] = ()
     moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    spent: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Imagined:
     """The difference of a preview to what is booked.
 
-    The booked runs of the task ``left_out`` do not count, except toward quotas of bytes. Runs with
-    these starts, of tasks that would be planned ``before``, count as if they were booked. Booked
-    runs that are ``gone``, by task and start, have given way to these.
+    The booked runs of the task ``left_out`` do not count, except toward quotas of bytes and
+    budgets. Runs with these starts, of tasks that would be planned ``before``, count as if they
+    were booked. Booked runs that are ``gone``, by task and start, have given way to these.
     """
 
     left_out: UUID | None = None
@@ -200,24 +198,27 @@ def room_for(
         counted = [run for run in runs if holder.name in above[run.campaign]]
         full += full_at_once(holder, demand, counted, level)
         sums += sum_limits(holder, demand, counted, level, delivered, now)
-    moved = list(moved_bytes(line, campaigns, booked.moved))
-    for each in moved:
-        full += _full_of_bytes(each, demand)
+    counted_sums = [
+        (each, each.wanted(demand.moves, demand.seat_time))
+        for each in hourly_sums(line, campaigns, booked.moved, booked.spent)
+    ]
+    for each, own in counted_sums:
+        full += _full_of_sum(each, own, demand.duration)
     least = min(sums, key=lambda each: each.runs_left, default=None)
     runs_max = None if least is None else least.runs_left
     exhausted = None if least is None else least.find_refusal((least.runs_left + 1) * least.own)
-    return CampaignRoom(demand.campaign, full, runs_max, exhausted, moved, demand.moves)
+    return CampaignRoom(demand.campaign, full, runs_max, exhausted, counted_sums)
 
 
-def _full_of_bytes(moved: MovedBytes, demand: RunDemand) -> list[FullTime]:
+def _full_of_sum(counted: HourlySum, wanted: int | None, duration: int) -> list[FullTime]:
     """Return the time that runs of a task must not touch, so that none starts in full hours."""
-    if (never := moved.find_permanent_refusal(demand.moves)) is not None:
+    if (never := counted.find_permanent_refusal(wanted)) is not None:
         return [FullTime.always(0, times.LATEST, never)]
-    own = demand.moves or 0
+    own = wanted or 0
     full = []
-    for each in moved.full_hours(own):
+    for each in counted.full_hours(own):
         # A run may reach into full hours; but time that is busy must not be empty.
-        start = each.start + demand.duration - 1
+        start = each.start + duration - 1
         start = start if start < each.end else each.start
-        full.append(FullTime.always(start, each.end, moved.refusal_in(each, own)))
+        full.append(FullTime.always(start, each.end, counted.refusal_in(each, own)))
     return full

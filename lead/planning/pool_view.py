@@ -31,6 +31,7 @@ from lead.policy.view import (
     QueueView,
     RememberedState,
     ReservationView,
+    SeatBudget,
 )
 from node.model import times
 from node.model.byte_quotas import BYTES, byte_quota_of
@@ -221,8 +222,18 @@ def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
         limits={word: LimitView(it["soft"], it["hard"]) for word, it in settings["limits"].items()},
         quotas={what: most for what, most in settings["quotas"].items() if what != BYTES},
         byte_quota=byte_quota_of(settings["quotas"]),
+        budget=_budget_of(settings["budget"], created_at),
         queue=QueueView() if queue is None else _queue_of(queue),
     )
+
+
+def _budget_of(budget: Mapping[str, Any] | None, created_at: int) -> SeatBudget | None:
+    """Return a stored budget; without a beginning it began with its campaign."""
+    if budget is None:
+        return None
+    since = created_at if budget["since"] is None else times.parse_instant(budget["since"])
+    most = int(exact_number(budget["seat_hours"]) * times.HOUR)
+    return SeatBudget(most, since - since % times.HOUR, times.parse_instant(budget["until"]))
 
 
 def _queue_of(queue: Mapping[str, Any]) -> QueueView:

@@ -17,8 +17,9 @@ from lead.policy.throttle import active_limits, delivered_cap, quota
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.throttle.byte_quota import MovedBytes
 from lead.policy.throttle.full_time import FullTime, full_times
+from lead.policy.throttle.seat_budget import SpentTime
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
-from lead.policy.view import CampaignView
+from lead.policy.view import CampaignView, Charge
 from node.model.seat_weights import SEAT
 from node.model.spans import Span
 
@@ -67,6 +68,11 @@ class RunDemand:
     moves: int | None = 0
     runs: int = 1
 
+    @property
+    def seat_time(self) -> int:
+        """Return the seat-µs of a run."""
+        return self.seats * self.duration // SEAT
+
     def run_at(self, start: int) -> CountedRun:
         """Return a run of the task as limits count it."""
         return self.over((start, start + self.duration))
@@ -93,6 +99,63 @@ def descendants_of(holders: Collection[str], campaigns: Mapping[str, CampaignVie
         for name in campaigns
         if any(each.name in holders for each in lineage_of(name, campaigns))
     ]
+
+
+HourlySum = MovedBytes | SpentTime
+"""What a campaign, with those below it, has of an amount within a period, past and booked."""
+
+
+def bounded_over_time(campaign: CampaignView) -> bool:
+    """Return whether a campaign has a quota or a budget of what it has within a period."""
+    return campaign.byte_quota is not None or campaign.budget is not None
+
+
+def is_bounded(campaign: CampaignView) -> bool:
+    """Return whether a campaign has a limit on what is booked, of any kind."""
+    at_once = bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
+    return at_once or bounded_over_time(campaign)
+
+
+def budget_periods(
+    line: Iterable[CampaignView], campaigns: Mapping[str, CampaignView]
+) -> list[tuple[str, str, int, int]]:
+    """Return what to sum up for the budgets of these campaigns.
+
+    For each of them with a budget: its name, and the name of itself or of one below, with the
+    beginning and the end of the period.
+    """
+    return [
+        (holder.name, name, budget.since, budget.until)
+        for holder in line
+        if (budget := holder.budget) is not None
+        for name in descendants_of({holder.name}, campaigns)
+    ]
+
+
+def spent_with(
+    spent: Mapping[str, int], charges: Iterable[Charge], campaigns: Mapping[str, CampaignView]
+) -> dict[str, int]:
+    """Return what is spent of budgets if these charges count as well."""
+    total = dict(spent)
+    for charge in charges:
+        for holder in lineage_of(charge.campaign, campaigns):
+            budget = holder.budget
+            if budget is not None and budget.since <= charge.start < budget.until:
+                total[holder.name] = total.get(holder.name, 0) + charge.amount
+    return total
+
+
+def hourly_sums(
+    line: Iterable[CampaignView],
+    campaigns: Mapping[str, CampaignView],
+    moved: Mapping[str, Mapping[int, int]],
+    spent: Mapping[str, int],
+) -> Iterator[HourlySum]:
+    """Yield what counts toward quotas of bytes and budgets of these campaigns."""
+    for holder in line:
+        if holder.budget is not None:
+            yield SpentTime(holder.name, holder.budget, spent.get(holder.name, 0))
+        yield from moved_bytes([holder], campaigns, moved)
 
 
 def moved_bytes(

@@ -103,6 +103,15 @@ class QueueView:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatBudget:
+    """At most ``most`` seat-µs, of all hours from ``since`` to ``until``."""
+
+    most: int
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignView:
     """A campaign, for which tasks measure.
 
@@ -111,7 +120,7 @@ class CampaignView:
     it the campaign may ``borrow`` as many seats (None: any number), and others may have the part
     ``lend`` of it while it does not want them.
     ``limits`` are by the name of the limited figure, ``quotas`` by resource (for example ``mbps``);
-    ``byte_quota`` is for the campaign and those below it together.
+    ``byte_quota`` and ``budget`` are for the campaign and those below it together.
     """
 
     name: str
@@ -130,6 +139,7 @@ class CampaignView:
     limits: Mapping[str, LimitView] = field(default_factory=dict)
     quotas: Mapping[str, int] = field(default_factory=dict)
     byte_quota: ByteQuota | None = None
+    budget: SeatBudget | None = None
     queue: QueueView = QueueView()
 
 
@@ -341,8 +351,9 @@ class View:
 
     ``runs`` are those on the pool's nodes, and on others those that count toward a limit of their
     campaign. ``moved`` has the bytes of campaigns, past, booked, and about to be booked, by the
-    hours in which runs start, if any campaign has a quota of bytes. ``returnable`` are tasks whose
-    runs may be given back as a whole, the youngest first.
+    hours in which runs start, if any campaign has a quota of bytes; ``spent`` is what campaigns
+    with a budget, and those below each, have used or booked of it, in seat-µs. ``returnable`` are
+    tasks whose runs may be given back as a whole, the youngest first.
     """
 
     now: int
@@ -358,3 +369,4 @@ class View:
     workers: int = 50
     returnable: Sequence[str] = ()
     moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    spent: Mapping[str, int] = field(default_factory=dict)

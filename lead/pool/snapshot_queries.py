@@ -9,7 +9,7 @@ from uuid import UUID
 from lead.model.records import Key, LedRun, OpenTerm, PoolTask, TurnedDown
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
-from lead.policy.limit_counting import descendants_of
+from lead.policy.limit_counting import budget_periods, descendants_of
 from lead.policy.view import BUCKET, Needs, PostedRun
 from lead.store import episodes, ledger
 from node.model import times
@@ -77,13 +77,15 @@ class RelevantRuns:
     """The campaigns, and the runs that matter to the cases of an episode.
 
     ``to_come`` are runs of seats that are given and not booked yet, and ``moved`` has the bytes of
-    campaigns for whom a quota counts them, by hour, with those. ``note`` says what is missing.
+    campaigns for whom a quota counts them, by hour, with those. ``spent`` is what is used and
+    booked of budgets. ``note`` says what is missing.
     """
 
     campaigns: Sequence[StoredCampaign]
     booked: Sequence[PostedRun]
     to_come: Sequence[PostedRun]
     moved: Mapping[str, Mapping[int, int]]
+    spent: Mapping[str, int]
     note: str | None = None
 
 
@@ -165,6 +167,7 @@ async def read_runs(
     """
     now = scope.now
     stored = await campaigns.find_all(connection)
+    views = campaigns_of((vars(each.settings), each.created_at) for each in stored)
     firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
     first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
     last = max(last, min(max(map(_last_start, cases), default=now), now + scope.horizon) + BUCKET)
@@ -194,6 +197,7 @@ async def read_runs(
         [_posted_run(run, scope.names, needs_by_task.get(run.task_id, {})) for run in booked],
         to_come,
         await _read_moved(connection, stored, to_come, now, end, needs),
+        await ledger.spent(connection, budget_periods(views.values(), views)),
         _note_of_missing_runs(first_left_out, runs_by_seat),
     )
 

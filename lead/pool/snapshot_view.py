@@ -25,6 +25,7 @@ from lead.planning.pool_view import (
     reservations_of,
 )
 from lead.planning.reserved import applicant
+from lead.policy.limit_counting import spent_with
 from lead.policy.view import PoolView, RememberedState, ReservationView, View
 from lead.pool.membership import MemberCandidate
 from lead.pool.snapshot_queries import TRIED_MAX, PoolHistory, RelevantRuns, Scope
@@ -62,6 +63,8 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
     counted -= {BYTES}
     context = NodeViewContext(scope.now, scope.horizon, counted, sources.patience)
     lanes = min((node.lanes for node in sources.members), default=1)
+    campaigns = campaigns_of((vars(each.settings), each.created_at) for each in runs.campaigns)
+    to_come = charges_to_come(runs.to_come, lanes)
     return View(
         now=scope.now,
         horizon=scope.horizon,
@@ -72,7 +75,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
             )
             for node in sources.members
         },
-        campaigns=campaigns_of((vars(each.settings), each.created_at) for each in runs.campaigns),
+        campaigns=campaigns,
         candidates=[
             candidate_of(
                 case,
@@ -83,8 +86,9 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
             for case in cases
         ],
         runs=[*runs.booked, *runs.to_come],
-        ledger=[*charges_of(sources.history.used), *charges_to_come(runs.to_come, lanes)],
+        ledger=[*charges_of(sources.history.used), *to_come],
         moved=runs.moved,
+        spent=spent_with(runs.spent, to_come, campaigns),
         state=_with_failures(state, sources.history.failed, scope.names),
         workers=TRIED_MAX,
         reservations=_reservations(sources),

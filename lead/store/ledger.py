@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from node.model import times
-from node.model.seat_weights import SeatWeights
+from node.model.seat_weights import SEAT, SeatWeights
 from node.model.wire.participants import RunRequest
 from node.store.database import Connection
 from node.store.statements import Query, Statements
@@ -58,6 +58,28 @@ async def bytes_by_hour(
     for campaign, hour, amount in rows:
         moved.setdefault(campaign, {})[hour] = amount
     return moved
+
+
+async def spent(
+    connection: Connection, periods: Sequence[tuple[str, str, int, int]]
+) -> dict[str, int]:
+    """Return what is used and booked of budgets, in seat-µs, by the name of each.
+
+    ``periods`` has the name of the budget, a campaign that counts toward it, and the beginning and
+    the end of its period.
+    """
+    if not periods:
+        return {}
+    used: dict[str, int] = {}
+    amounts = await connection.fetch(
+        _SQL["seat_time_spent"],
+        [campaign for _, campaign, _, _ in periods],
+        [since - since % times.HOUR for _, _, since, _ in periods],
+        [until for _, _, _, until in periods],
+    )
+    for (budget, _, _, _), [amount] in zip(periods, amounts, strict=True):
+        used[budget] = used.get(budget, 0) + amount // SEAT
+    return used
 
 
 @dataclass(frozen=True)

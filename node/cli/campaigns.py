@@ -20,7 +20,7 @@ from node.model.moments import Moment
 
 CLEARABLE = (
     "parent", "weight", "level", "priority", "preemptor", "preemptee", "seats-max", "target",
-    "fairshare", "limits", "quotas", "queue", "owner", "contact", "description",
+    "fairshare", "limits", "quotas", "queue", "budget", "owner", "contact", "description",
 )  # fmt: skip
 """The fields that ``--clear`` resets to their defaults."""
 
@@ -52,6 +52,12 @@ def _target_text(campaign: Record) -> str:
     borrows = "" if target["borrow"] is None else f", borrows {target['borrow']}"
     lends = "" if target["lend"] is None else f", lends {percent(target['lend'])} of it"
     return f"{promised}{borrows}{lends}"
+
+
+def _budget_text(budget: Record | None) -> str:
+    if budget is None:
+        return ""
+    return f"{budget['seat_hours']:g} seat-hours until {local_time_text(budget['until'])}"
 
 
 def _waiting_text(campaign: Record) -> str:
@@ -134,6 +140,8 @@ _document_options = options("""
     --borrow 0..                Maximum seats held beyond the promise while others do not want them.
     --lend PERCENT%             Maximum part of the promise that others may hold while it does not
                                 want it: 50%.
+    --budget SEAT-HOURS         What it and those below it may have until --budget-until: 200.
+    --budget-until COMING       When the budget ends: 2026-12-31, 30d.
     --fairshare PERCENT%[+-]    Target part of all use: 25%; 25%+ is a floor, 25%- a ceiling.
     --limit WHAT=SOFT,HARD... as limits  Maximum at any instant: runs=10,50 allows 10 concurrent
                                 runs while others want the pool, and 50 in any case; one number is
@@ -150,8 +158,8 @@ _document_options = options("""
 """)
 
 
-def document_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the campaign that options and file describe; options override the file."""
+def document_of(given: dict[str, Any], now: int) -> dict[str, Any]:
+    """Return the campaign that options and file describe, at ``now``; options override the file."""
     document = document_from_file(given["file"]) if given["file"] else {}
     plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
     document |= given_values(given, *plain, "description")
@@ -159,6 +167,8 @@ def document_of(given: dict[str, Any]) -> dict[str, Any]:
     bounds = given_values(given, *BOUNDS)
     if bounds:
         document["target"] = {**(document.get("target") or {}), **_bounds(bounds)}
+    if given["budget"] is not None or given["budget_until"] is not None:
+        document["budget"] = {**(document.get("budget") or {}), **_budget(given, now)}
     if given["limits"]:
         document.setdefault("limits", {}).update(
             _unique_values(map(_limit, given["limits"]), "--limit")
@@ -215,6 +225,12 @@ def _bounds(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _budget(given: dict[str, Any], now: int) -> dict[str, Any]:
+    hours, until = given["budget"], api_instant(given["budget_until"], now)
+    amount = {} if hours is None else {"seat_hours": _number(hours, "--budget")}
+    return amount | ({} if until is None else {"until": until})
+
+
 def _fairshare(text: str) -> dict[str, Any]:
     kind = _KINDS.get(text[-1:], "target")
     return {"part": _fraction(text.rstrip("+-"), "--fairshare"), "kind": kind}
@@ -269,6 +285,7 @@ def campaign_view(campaign: Record) -> str:
             ("most seats", campaign["seats_max"]),
             ("limits", "; ".join(map(_limit_text, campaign["limits"].items()))),
             ("quotas", ", ".join(map(_quota_text, campaign["quotas"].items()))),
+            ("budget", _budget_text(campaign["budget"])),
             ("preemption", " ".join(w for w in ("preemptor", "preemptee") if campaign[w])),
             ("owner", campaign["owner"]),
             ("contact", campaign["contact"]),
@@ -295,7 +312,7 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
       parley campaign add ops-bulk --parent ops --quota bytes=50G/P1D
       parley campaign add outage --level urgent
     """  # noqa: D301 - click's mark for lines to keep
-    document = document_of(given)
+    document = document_of(given, session.clock.now())
     if name is not None:
         document["name"] = name
     if "name" not in document:
@@ -332,7 +349,7 @@ async def edit(
       parley campaign edit ops --weight 2.5 --clear seats-max
       parley campaign edit ops --state closed
     """  # noqa: D301 - click's mark for lines to keep
-    patch = document_of(given)
+    patch = document_of(given, session.clock.now())
     if state is not None:
         patch["state"] = state
     for field in clear:

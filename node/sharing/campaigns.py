@@ -24,7 +24,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.model import limits, policysets, promises
+from node.model import limits, policysets, promises, times
 from node.model.byte_quotas import BYTES
 from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
@@ -148,11 +148,11 @@ class Campaigns:
             if known is None:
                 raise NotFound(unknown_campaign(name, [each.settings.name for each in there]))
             require_revision(name, patch.revision, known.revision)
-            new = settings_of(_patched_document(known.settings, patch))
+            now = self._clock.now()
+            new = _with_beginning(settings_of(_patched_document(known.settings, patch)), known, now)
             if new == known.settings:
                 return
             await self._check(connection, new, there, known.settings)
-            now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
                 msg = f"{name} has been changed since it was read; read it again"
                 raise ChangedSince(msg)
@@ -243,6 +243,7 @@ def settings_of(document: CampaignDocument) -> CampaignSettings:
         ),
         quotas=dict(document.quotas),
         queue=None if queue is None else queue.model_dump(mode="json"),
+        budget=None if document.budget is None else document.budget.model_dump(mode="json"),
         owner=document.owner,
         contact=document.contact,
         description=document.description,
@@ -275,6 +276,17 @@ def _patched_document(known: CampaignSettings, patch: CampaignPatch) -> Campaign
         )
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, CampaignDocument)) from None
+
+
+def _with_beginning(new: CampaignSettings, known: StoredCampaign, now: int) -> CampaignSettings:
+    """Return the settings with the beginning of a budget that is new: what was had before is free.
+
+    The budget of a new campaign needs none: it begins with the campaign.
+    """
+    if new.budget is None or known.settings.budget is not None or new.budget["since"] is not None:
+        return new
+    since = times.format_instant(now - now % times.HOUR)
+    return replace(new, budget={**new.budget, "since": since})
 
 
 def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> FieldFault | None:

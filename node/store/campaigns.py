@@ -41,6 +41,7 @@ class CampaignSettings:
     limits: dict[str, Any]
     quotas: dict[str, Any]
     queue: dict[str, Any] | None
+    budget: dict[str, Any] | None
     owner: str | None
     contact: str | None
     description: str | None
@@ -192,7 +193,8 @@ async def notify_of_room(connection: Connection, name: str) -> None:
     at: str | None = name
     while at is not None and at in by_name:
         settings = by_name[at]
-        if settings.limits or settings.quotas or settings.seats_max is not None:
+        at_once = settings.limits or settings.quotas or settings.seats_max is not None
+        if at_once or settings.budget is not None:
             highest = at
         at = settings.parent
     if highest is not None:

@@ -16,7 +16,7 @@ const USAGE_PAGES = 20;
 const HEADS = ["Campaign", "Seat-seconds of 24 h", "Booked ahead", "Moved in 24 h", "Budgets"];
 const LAST = HEADS.length - 1;
 // What is not limited at each instant.
-const OVER_TIME = /seconds$|^delivered_|^bytes$/u;
+const OVER_TIME = /seconds$|^delivered_|^bytes$|^seat_hours$/u;
 
 export function open(box, { api, model }) {
   let signature = "";
@@ -148,12 +148,12 @@ function shareLine(used, target) {
 }
 
 
-function budgetLine({ what, soft, hard, used, peak, period }) {
+function budgetLine({ what, soft, hard, used, peak, period, until }) {
   const most = hard ?? soft;
   const both = soft !== null && hard !== null;
   const [level, state] = standingOf(peak, most, both ? soft : most);
   const of = both ? `${amount(what, soft)} soft, ${amount(what, hard)} hard` : amount(what, most);
-  const words = `${what.replaceAll("_", " ")}: ${amount(what, used)} of ${of}${withinWords(what, period)}${state}`;
+  const words = `${what.replaceAll("_", " ")}: ${amount(what, used)} of ${of}${withinWords(what, period)}${until ? ` until ${dateOf(Date.parse(until))}` : ""}${state}`;
   const later = peak > used ? `, at most ${amount(what, peak)} with what is booked` : "";
   return line(words + later, { used, peak, marks: both ? [soft] : [], most: Math.max(most, peak), level });
 }

@@ -66,6 +66,11 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
         "preemptee": True,
         "seats_max": 7,
         "target": {"seats": None, "share": 0.25, "borrow": 3, "lend": 0.5},
+        "budget": {
+            "seat_hours": 200,
+            "since": "2026-11-01T00:00:00Z",
+            "until": "2026-12-31T00:00:00Z",
+        },
         "fairshare": {"part": 0.5, "kind": "floor"},
         "limits": {"runs": {"soft": 2, "hard": 5}, "seat_seconds": {"soft": None, "hard": 100}},
         "quotas": {"mbps": 1000},
@@ -80,7 +85,8 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
     _, counted = await a.ask("GET", "/v1/campaigns/ops?budgets=true")
     told = [(it["what"], it["soft"], it["hard"], it["used"]) for it in counted["budgets"]]
     limited = [("runs", 2, 5, 0), ("seat_seconds", None, 100, 0)]
-    assert told == [*limited, ("seats_max", None, 7, 0), ("mbps", None, 1000, 0)]
+    others = [("seats_max", None, 7, 0), ("mbps", None, 1000, 0), ("seat_hours", None, 200, 0)]
+    assert told == [*limited, *others]
     [weight] = await a.rows("SELECT weight::text FROM campaign WHERE name = 'ops'")
     assert weight[0] == "0.100000"
 

@@ -29,6 +29,7 @@ from lead.policy.throttle import (
     delivered_cap,
     due_limits,
     quota,
+    seat_budget,
 )
 from lead.policy.verdict import PolicyRefusal, RefusalRule
 from lead.policy.view import URGENT, Candidate, PostedRun, ReservationView, View
@@ -676,6 +677,7 @@ UNREACHED: dict[RefusalRule, str] = {
     flagged.NOT_HIGHER: "decides which runs may be displaced, and is told to nobody",
     contested.GIVEN_BACK: "needs seats that are given back: test_contested.py",
     displacement.BUDGET: "for named participants: test_campaign_displacement.py",
+    seat_budget.SPENT: "these pools have no budgets: test_seat_budget.py",
     byte_quota.OVER: "these pools have no quotas of bytes: test_byte_quota.py",
     byte_quota.TOO_MUCH: "these pools have no quotas of bytes: test_byte_quota.py",
     byte_quota.UNKNOWN: "these pools have no quotas of bytes: test_byte_quota.py",

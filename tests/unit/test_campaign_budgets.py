@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lead.planning.campaign_budgets import budgets_of
 from lead.planning.campaign_room import Counted
 from lead.policy.limit_counting import CountedRun
-from lead.policy.view import CampaignView, Charge, LimitView
+from lead.policy.view import CampaignView, Charge, LimitView, SeatBudget
 from node.model import times
 from node.model.byte_quotas import parse_byte_quota
 
@@ -65,3 +65,13 @@ def test_time_deliveries_and_bytes_are_sums() -> None:
         ("bytes", 7, 9),
     ]
     assert found[-1].period == 2 * hour
+
+
+def test_a_budget_of_seat_time_is_told_until_it_is_over() -> None:
+    """What is used and booked of it counts, of the campaign and of those below."""
+    budget = SeatBudget(200 * times.HOUR, NOW - times.DAY, NOW + times.HOUR)
+    campaigns = {"ops": CampaignView("ops", budget=budget)}
+    booked = Counted([], spent={"ops": 50 * times.HOUR})
+    [told] = budgets_of(campaigns, booked, NOW)["ops"]
+    assert (told.what, told.hard, told.used, told.until) == ("seat_hours", 200, 50, budget.until)
+    assert budgets_of(campaigns, booked, budget.until) == {}

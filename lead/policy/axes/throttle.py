@@ -23,16 +23,17 @@ from lead.policy.limit_counting import (
     DELIVERED,
     DELIVERED_PERCENT,
     CountedRun,
+    HourlySum,
     RunDemand,
+    bounded_over_time,
     full_at_once,
+    hourly_sums,
     lineage_of,
-    moved_bytes,
     sum_limits,
 )
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
-from lead.policy.throttle.byte_quota import MovedBytes
 from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Candidate, Needs, PostedRun, RememberedState
@@ -51,9 +52,9 @@ class LimitRules:
     """The limits of campaigns, which apply in all sets.
 
     The maximum number of seats that a campaign may hold at once; quotas, what it may use of each
-    counted resource, and what the pool has; quotas of bytes within a period; limits on what is
-    active, what is considered at all, and what is delivered within the fairshare windows
-    (``windows``).
+    counted resource, and what the pool has; quotas of bytes within a period, and budgets of
+    seat-time; limits on what is active, what is considered at all, and what is delivered within the
+    fairshare windows (``windows``).
     """
 
     windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
@@ -71,15 +72,15 @@ class LimitThrottling:
         campaigns = board.view.campaigns.values()
         self._checks: list[Check] = []
         self._bookings: _Bookings | None = None
-        self._bytes: _ByteQuotas | None = None
+        self._sums: _HourlySums | None = None
         self._due: _DueLimits | None = None
         if any(it.limits or it.quotas or it.seats_max is not None for it in campaigns):
             self._bookings = _Bookings(board, rules.windows)
         if any(it.quotas for it in campaigns):
             self._checks.append(_PoolCapacity(board).find_refusal)
-        if any(it.byte_quota for it in campaigns):
-            self._bytes = _ByteQuotas(board)
-            self._checks.append(self._bytes.find_refusal)
+        if any(map(bounded_over_time, campaigns)):
+            self._sums = _HourlySums(board)
+            self._checks.append(self._sums.find_refusal)
         if any(it.limits for it in campaigns):
             self._due = _DueLimits(board)
         if self._bookings is not None:
@@ -101,8 +102,8 @@ class LimitThrottling:
 
     def record_run(self, candidate: Candidate, run: PostedRun) -> None:
         """Count a posted run."""
-        if self._bytes is not None:
-            self._bytes.record_run(candidate, run)
+        if self._sums is not None:
+            self._sums.record_run(candidate, run)
         if self._bookings is not None:
             self._bookings.record_run(candidate, run)
 
@@ -304,44 +305,50 @@ class _PoolCapacity:
         )
 
 
-class _ByteQuotas:
-    """Quotas of bytes: what all runs of a term move on its nodes, wherever these are."""
+class _HourlySums:
+    """Quotas of bytes, and budgets: what all runs of a term take on nodes, wherever these are."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        campaigns = board.view.campaigns
-        self._moved = {
-            each.campaign: each
-            for each in moved_bytes(campaigns.values(), campaigns, board.view.moved)
-        }
+        view = board.view
+        self._sums: dict[str, list[HourlySum]] = {}
+        for each in hourly_sums(view.campaigns.values(), view.campaigns, view.moved, view.spent):
+            self._sums.setdefault(each.campaign, []).append(each)
 
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
-        """Return a refusal if a quota does not permit all its runs, beside those being placed."""
+        """Return a refusal if one does not permit all its runs, beside those being placed."""
         del turn
-        own = None if candidate.moves is None else candidate.moves * candidate.k
         for holder in self._holders(candidate.campaign):
-            moved = holder.copy()
+            counted = holder.copy()
             for asked in self._board.asked.values():
                 if holder in self._holders(asked.campaign):
-                    _count(moved, asked, asked.k)
-            for start, _ in candidate.spans:
-                if (refusal := moved.find_refusal(start, own)) is not None:
+                    self._count(counted, asked, asked.k)
+            for start, end in candidate.spans:
+                own = self._wanted(counted, candidate, candidate.k, end - start)
+                if (refusal := counted.find_refusal(start, own)) is not None:
                     return refusal
-                moved.add(start, own or 0)
+                counted.add(start, own or 0)
         return None
 
     def record_run(self, candidate: Candidate, run: PostedRun) -> None:
         """Count all runs of a candidate on the nodes of the posted one."""
         for holder in self._holders(candidate.campaign):
-            _count(holder, candidate, len(run.nodes))
+            self._count(holder, candidate, len(run.nodes))
 
-    def _holders(self, campaign: str) -> list[MovedBytes]:
-        return [self._moved[name] for name in self._board.lineage(campaign) if name in self._moved]
+    def _count(self, counted: HourlySum, candidate: Candidate, nodes: int) -> None:
+        for start, end in candidate.spans:
+            counted.add(start, self._wanted(counted, candidate, nodes, end - start) or 0)
 
+    def _wanted(
+        self, counted: HourlySum, candidate: Candidate, nodes: int, duration: int
+    ) -> int | None:
+        """Return what one run takes on so many nodes; None if that is unknown."""
+        moves = None if candidate.moves is None else candidate.moves * nodes
+        seat_time = self._board.seat_time(candidate.scheduling_class, duration * nodes)
+        return counted.wanted(moves, seat_time)
 
-def _count(moved: MovedBytes, candidate: Candidate, nodes: int) -> None:
-    for start, _ in candidate.spans:
-        moved.add(start, (candidate.moves or 0) * nodes)
+    def _holders(self, campaign: str) -> list[HourlySum]:
+        return [each for name in self._board.lineage(campaign) for each in self._sums.get(name, ())]
 
 
 class _DueLimits:

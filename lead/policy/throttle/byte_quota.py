@@ -57,6 +57,12 @@ class MovedBytes:
         """Return a counter that counts on from here by itself."""
         return MovedBytes(self.campaign, self.quota, self._hours)
 
+    @staticmethod
+    def wanted(moves: int | None, seat_time: int) -> int | None:
+        """Return what a run takes of the quota: the bytes that it moves, None if unknown."""
+        del seat_time
+        return moves
+
     def add(self, start: int, amount: int) -> None:
         """Count a run."""
         hour = start - start % BUCKET

@@ -69,5 +69,6 @@ def situation_of(
         charges=view.ledger,
         reservations=view.reservations,
         moved=view.moved,
+        spent=view.spent,
         state=view.state,
     )

@@ -18,6 +18,7 @@ from uuid import UUID
 from lead.planning.pool_view import LEDGER_LOOKBACK, candidate_of, state_to_keep, windows_of
 from lead.policy.contested import NOTICE
 from lead.policy.episode import Episode
+from lead.policy.limit_counting import spent_with
 from lead.policy.placement_requests import Ask, Displacing, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.view import (
@@ -156,6 +157,7 @@ class Situation:
     charges: Sequence[Charge] = ()
     reservations: Sequence[ReservationView] = ()
     moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    spent: Mapping[str, int] = field(default_factory=dict)
     state: RememberedState = field(default_factory=RememberedState)
 
 
@@ -392,20 +394,23 @@ class Fleet:
         for name in self._placed:
             run = self._runs[name]
             first[run.task] = min(run.start, first.get(run.task, run.start))
+        campaigns = {it.name: it for it in self._campaigns if it.created_at <= self.now}
+        made = self.ledger.read(self.now - LEDGER_LOOKBACK)
         return View(
             now=self.now,
             horizon=self._horizon,
             pool=PoolView("fleet", self._names),
             nodes=self._nodes,
-            campaigns={it.name: it for it in self._campaigns if it.created_at <= self.now},
+            campaigns=campaigns,
             candidates=candidates,
             runs=list(self._runs.values()),
-            ledger=[*self._situation.charges, *self.ledger.read(self.now - LEDGER_LOOKBACK)],
+            ledger=[*self._situation.charges, *made],
             reservations=self._situation.reservations,
             state=self._state,
             workers=TRIED_MAX,
             returnable=[task for task in reversed(first) if first[task] >= ahead],
             moved=self._situation.moved,
+            spent=spent_with(self._situation.spent, made, campaigns),
         )
 
     def _episode(self, candidates: Sequence[Candidate]) -> HeldEpisode:

@@ -39,6 +39,17 @@ WHERE
 GROUP BY campaign.name, charge_hour.hour
 ORDER BY campaign.name, charge_hour.hour;
 
+-- seat_time_spent --
+-- What each of these campaigns was charged and has booked of the hours of a period, in the order given.
+SELECT coalesce(sum(charge_hour.amount), 0)::bigint AS amount
+FROM unnest($1::text [], $2::timestamptz [], $3::timestamptz [])
+    WITH ORDINALITY AS asked (name, since, until, number)
+LEFT JOIN campaign ON asked.name = campaign.name
+LEFT JOIN charge_hour
+    ON campaign.id = charge_hour.campaign_id AND charge_hour.hour >= asked.since AND charge_hour.hour < asked.until
+GROUP BY asked.number
+ORDER BY asked.number;
+
 -- counted --
 -- The booked runs that count toward the limits of these campaigns and lie in this period. What is only held does not count:
 -- it is counted when it is decided, in the same transaction, which locks the campaigns.

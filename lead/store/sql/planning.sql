@@ -4,7 +4,7 @@
 -- an earlier plan_at means that planning was requested again. Tasks that wait for a participant in the list are skipped,
 -- or ($7) only those that wait for this participant are taken.
 WITH RECURSIVE limited AS (
-    SELECT id FROM campaign WHERE limits <> '{}' OR quotas <> '{}' OR seats_max IS NOT NULL
+    SELECT id FROM campaign WHERE bounded
     UNION
     SELECT campaign.id FROM campaign INNER JOIN limited ON campaign.parent_id = limited.id
 ),

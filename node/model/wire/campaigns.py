@@ -195,6 +195,31 @@ class Queue(Document):
         return self
 
 
+class SeatTimeBudget(Document):
+    """A budget of seat-time until an instant, of a campaign and those below it together.
+
+    What is used and what is booked counts; what does not take place is given back.
+    """
+
+    seat_hours: Annotated[Exact, Field(gt=0, le=10_000_000)] = Field(
+        description="How many seat-hours: one is an exclusive run on one node for an hour.",
+        examples=[200],
+    )
+    since: Instant | None = Field(
+        None,
+        description="Runs from this hour on count; by default from the one in which the budget is "
+        "given.",
+    )
+    until: Instant = Field(description="Runs that start then or later do not count.")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.since is not None and self.since >= self.until:
+            msg = "until is not later than since; the budget would be for no time"
+            raise ValueError(msg)
+        return self
+
+
 class CampaignDocument(Document):
     """A campaign as posted."""
 
@@ -240,6 +265,9 @@ class CampaignDocument(Document):
         examples=[{"mbps": 1000, "bytes": "50G/P1D"}],
     )
     queue: Queue | None = None
+    budget: SeatTimeBudget | None = Field(
+        None, description="The seat-time that it and the campaigns below it may have in all."
+    )
     owner: Text | None = Field(None, description="The owner of the campaign.")
     contact: Text | None = Field(None, description="How to reach the owner.")
     description: Text | None = None
@@ -290,6 +318,7 @@ class CampaignPatch(Patch):
     limits: dict[str, Any] | None = None
     quotas: dict[str, Any] | None = None
     queue: dict[str, Any] | None = None
+    budget: dict[str, Any] | None = None
     owner: Text | None = None
     contact: Text | None = None
     description: Text | None = None
@@ -339,12 +368,13 @@ class Used(Document):
 class Budget(Document):
     """The use that a campaign makes of one of its limits or quotas."""
 
-    what: str = Field(description="Its name in `limits` or `quotas`, or seats_max.")
+    what: str = Field(description="Its name in `limits` or `quotas`, seats_max, or seat_hours.")
     soft: float | None
     hard: float | None
     used: float = Field(description="The use of now: booked, running, or within the period.")
     peak: float = Field(description="The most at any time from now on, by what is booked so far.")
     period: Duration | None = Field(None, description="Of the quota of bytes.")
+    until: Instant | None = Field(None, description="Of the budget of seat-hours.")
 
 
 class Campaign(CampaignDocument):

@@ -775,3 +775,45 @@ ADD CONSTRAINT campaign_target_bounds CHECK (
 );
 COMMENT ON COLUMN campaign.target_borrow IS 'Maximum seats that it may hold at once beyond its promise; null if there is none.';
 COMMENT ON COLUMN campaign.target_lend IS 'Maximum part of its promise that others may hold while it does not want it; null is all.';
+
+-- A campaign has a budget of seat-time, and hears of what is given back.
+ALTER TABLE campaign
+ADD COLUMN budget jsonb,
+ADD COLUMN bounded boolean NOT NULL GENERATED ALWAYS AS (
+    limits <> '{}' OR quotas <> '{}' OR seats_max IS NOT NULL OR budget IS NOT NULL
+) STORED;
+COMMENT ON COLUMN campaign.bounded IS 'Whether it has a limit on what is booked.';
+COMMENT ON COLUMN campaign.budget IS '{seat_hours, since, until}: what it and those below it may have of the time between both; without since from the beginning of the campaign.';
+CREATE OR REPLACE FUNCTION tell_room() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('parley', format('room %s', holder.name)) FROM (
+        WITH RECURSIVE line AS (
+            SELECT campaign.* FROM planning
+            INNER JOIN campaign ON planning.campaign_id = campaign.id
+            WHERE planning.task_id = NEW.task_id
+            UNION
+            SELECT campaign.* FROM line INNER JOIN campaign ON line.parent_id = campaign.id
+        )
+
+        SELECT line.name FROM line
+        WHERE line.bounded
+        ORDER BY line.parent_depth NULLS FIRST
+        LIMIT 1
+    ) AS holder;
+    PERFORM pg_notify('parley', format(
+        'unbooked %s %s',
+        (extract(EPOCH FROM freed.starts_at) * 1000000)::bigint, (extract(EPOCH FROM OLD.ends_at) * 1000000)::bigint
+    ))
+    FROM (SELECT greatest(OLD.starts_at, NEW.changed_at) AS starts_at) AS freed
+    WHERE
+        OLD.ends_at - freed.starts_at >= interval '10 s' -- less is freed by almost every run that ends
+        AND EXISTS (SELECT FROM planning WHERE planning.task_id = NEW.task_id)
+        AND EXISTS (
+            SELECT FROM term
+            WHERE
+                term.try_at > NEW.changed_at AND term.tries > 0
+                AND term.starts_at < OLD.ends_at AND term.over_at > freed.starts_at
+        );
+    RETURN NULL;
+END
+$$;

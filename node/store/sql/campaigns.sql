@@ -9,7 +9,7 @@ SELECT
     campaign.id, campaign.name, campaign.created_at, campaign.changed_at, campaign.parent_id, parent.name AS parent,
     campaign.weight, campaign.level, campaign.priority, campaign.preemptor, campaign.preemptee, campaign.seats_max,
     campaign.target_seats, campaign.target_share, campaign.target_borrow, campaign.target_lend, campaign.fairshare,
-    campaign.limits, campaign.quotas, campaign.queue, campaign.owner, campaign.contact, campaign.description, campaign.state::text, campaign.revision
+    campaign.limits, campaign.quotas, campaign.queue, campaign.budget, campaign.owner, campaign.contact, campaign.description, campaign.state::text, campaign.revision
 FROM campaign
 LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id
 ORDER BY campaign.name;
@@ -18,11 +18,11 @@ ORDER BY campaign.name;
 -- Inserts nothing if the parent does not exist (any more), or the name is taken.
 INSERT INTO campaign (
     name, parent_id, parent_depth, weight, level, priority, preemptor, preemptee, seats_max, target_seats, target_share,
-    target_borrow, target_lend, fairshare, limits, quotas, queue, owner, contact, description, state, created_at, changed_at
+    target_borrow, target_lend, fairshare, limits, quotas, queue, budget, owner, contact, description, state, created_at, changed_at
 )
 SELECT
-    $1, parent.id, parent.depth, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-    $20::campaign_state, $21, $21
+    $1, parent.id, parent.depth, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+    $21::campaign_state, $22, $22
 FROM (VALUES ($2::text)) AS wanted (parent)
 LEFT JOIN campaign AS parent ON wanted.parent = parent.name
 WHERE wanted.parent IS NULL OR parent.id IS NOT NULL
@@ -35,12 +35,12 @@ UPDATE campaign
 SET
     parent_id = parent.id, parent_depth = parent.depth, weight = $3, level = $4, priority = $5, preemptor = $6,
     preemptee = $7, seats_max = $8, target_seats = $9, target_share = $10, target_borrow = $11, target_lend = $12,
-    fairshare = $13, limits = $14, quotas = $15, queue = $16, owner = $17, contact = $18, description = $19,
-    state = $20::campaign_state, changed_at = $21,
+    fairshare = $13, limits = $14, quotas = $15, queue = $16, budget = $17, owner = $18, contact = $19,
+    description = $20, state = $21::campaign_state, changed_at = $22,
     revision = campaign.revision + 1
 FROM (VALUES ($2::text)) AS wanted (parent)
 LEFT JOIN campaign AS parent ON wanted.parent = parent.name
-WHERE campaign.name = $1 AND campaign.revision = $22 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
+WHERE campaign.name = $1 AND campaign.revision = $23 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
 RETURNING campaign.id;
 
 -- plan_again --

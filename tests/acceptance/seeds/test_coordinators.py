@@ -68,3 +68,23 @@ async def test_so_many_samples_by_a_deadline(scene: Scene) -> None:
     patch = {"schedule": {"samples": 3}}
     edited = await scene.lead.ask("PATCH", f"/v1/tasks/{created.body['id']}", patch)
     assert (edited.status, edited.pointers) == (422, ["/schedule"])
+
+
+async def test_a_budget_until_a_date(scene: Scene) -> None:
+    """Runs are booked while the budget lasts; a cancelled one gives its time to the next."""
+    until = scene.hour + timedelta(hours=6)
+    budget = {"seat_hours": 0.5, "until": until.isoformat()}
+    ops = await scene.campaign("ops", budget=budget)
+    task = await scene.named(scene.lead, minutes=10, every=10, runs=5, campaign=ops)
+    assert await scene.booked(task, 3) == [0, 10, 20]
+    path = f"/v1/tasks/{task['id']}/runs?state=waiting"
+    waiting = (await scene.lead.get(path))["items"]
+    said = f"campaign {ops}: {ops} has used or booked 0.5 of its 0.5 seat-hours, and wants"
+    assert all(run["reason"].startswith(said) for run in waiting)
+    shown = await scene.lead.get(f"/v1/campaigns/{ops}?budgets=true")
+    [used] = [each for each in shown["budgets"] if each["what"] == "seat_hours"]
+    assert (used["hard"], used["used"], instant(used["until"])) == (0.5, 0.5, until)
+    runs = (await scene.lead.get(f"/v1/tasks/{task['id']}/runs?state=scheduled"))["items"]
+    first = min(runs, key=lambda run: str(run["starts_at"]))
+    assert (await scene.lead.ask("DELETE", f"/v1/runs/{first['id']}")).status in {200, 204}
+    assert await scene.booked(task, 3) == [10, 20, 30]

@@ -41,6 +41,14 @@ async def test_campaigns_from_the_command_line(ask: Command) -> None:
     assert "30 %, borrows 4, lends 50 % of it" in shown.out
     edited = await ask("campaign", "edit", "ops", "--clear", "borrow", "--lend", "0%", "-o", "json")
     assert json.loads(edited.out)["target"] == {**bounds, "borrow": None, "lend": 0}
+    given = ("--budget", "200", "--budget-until", "2099-12-31T00:00:00Z")
+    edited = await ask("campaign", "edit", "ops", *given, "-o", "json")
+    budget = json.loads(edited.out)["budget"]
+    assert (budget["seat_hours"], budget["until"]) == (200, "2099-12-31T00:00:00Z")
+    assert "200 seat-hours until 2099" in (await ask("campaign", "show", "ops", "-o", "table")).out
+    edited = await ask("campaign", "edit", "ops", "--budget", "250", "-o", "json")
+    assert json.loads(edited.out)["budget"] == {**budget, "seat_hours": 250}
+    assert (await ask("campaign", "add", "x", "--budget", "1")).code == 2
     edited = await ask("campaign", "edit", "ops", "--level", "3", "--clear", "target", "-o", "json")
     assert (json.loads(edited.out)["level"], json.loads(edited.out)["target"]) == (3, None)
     words = " ".join((await ask("campaign", "show", "ops", "-o", "table")).out.split())

@@ -18,13 +18,15 @@ NOTHING: dict[str, Any] = {
     "limits": (),
     "quotas": (),
     "file": None,
+    "budget_until": None,
 }
+NOW = 0
 
 
 def test_only_given_options_are_sent() -> None:
     """A document has only the options that were given."""
-    assert document_of(NOTHING) == {}
-    assert document_of({**NOTHING, "preemptor": False}) == {"preemptor": False}
+    assert document_of(NOTHING, NOW) == {}
+    assert document_of({**NOTHING, "preemptor": False}, NOW) == {"preemptor": False}
 
 
 def test_every_clearable_field_is_one_of_a_patch() -> None:
@@ -47,7 +49,7 @@ def test_every_clearable_field_is_one_of_a_patch() -> None:
 )
 def test_parsed_options(option: str, written: str, expected: object) -> None:
     """Percents, levels and targets are parsed as people write them."""
-    assert document_of({**NOTHING, option: written}) == {option: expected}
+    assert document_of({**NOTHING, option: written}, NOW) == {option: expected}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_parsed_options(option: str, written: str, expected: object) -> None:
 )
 def test_limits(written: str, bounds: object) -> None:
     """A limit has a soft and a hard bound, or one number for both."""
-    assert document_of({**NOTHING, "limits": (written,)}) == {"limits": {"runs": bounds}}
+    assert document_of({**NOTHING, "limits": (written,)}, NOW) == {"limits": {"runs": bounds}}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_limits(written: str, bounds: object) -> None:
 def test_invalid_options(option: str, written: Any) -> None:
     """A value that cannot be parsed is refused."""
     with pytest.raises(click.BadParameter):
-        document_of({**NOTHING, option: written})
+        document_of({**NOTHING, option: written}, NOW)
 
 
 @pytest.mark.parametrize(
