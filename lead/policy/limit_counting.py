@@ -102,7 +102,7 @@ def descendants_of(holders: Collection[str], campaigns: Mapping[str, CampaignVie
 
 
 HourlySum = MovedBytes | SpentTime
-"""What a campaign, with those below it, has of an amount within a period, past and booked."""
+"""A counter of what a campaign, with those below it, has within a period, past and booked."""
 
 
 def bounded_over_time(campaign: CampaignView) -> bool:

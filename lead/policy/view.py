@@ -112,6 +112,15 @@ class SeatBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class FullHours:
+    """Time in which no run that takes more may start; ``used`` is what was taken already."""
+
+    start: int
+    end: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignView:
     """A campaign, for which tasks measure.
 

@@ -68,7 +68,7 @@ def test_time_deliveries_and_bytes_are_sums() -> None:
 
 
 def test_a_budget_of_seat_time_is_told_until_it_is_over() -> None:
-    """What is used and booked of it counts, of the campaign and of those below."""
+    """Use and bookings of it count, of the campaign and of those below."""
     budget = SeatBudget(200 * times.HOUR, NOW - times.DAY, NOW + times.HOUR)
     campaigns = {"ops": CampaignView("ops", budget=budget)}
     booked = Counted([], spent={"ops": 50 * times.HOUR})

@@ -7,10 +7,9 @@ whole hours in a row: whichever hours these are, the quota holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
-from lead.policy.view import BUCKET
+from lead.policy.view import BUCKET, FullHours
 from node.model.byte_quotas import ByteQuota
 
 OVER = RefusalRule(
@@ -33,15 +32,6 @@ UNKNOWN = RefusalRule(
     "say what its nodes can: parley node set mbps=1000",
     "unknown",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FullHours:
-    """Hours in which a run that moves more must not start; ``used`` is what there is already."""
-
-    start: int
-    end: int
-    used: int
 
 
 class MovedBytes:

@@ -7,9 +7,8 @@ later are not counted.
 
 from __future__ import annotations
 
-from lead.policy.throttle.byte_quota import FullHours
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
-from lead.policy.view import SeatBudget
+from lead.policy.view import FullHours, SeatBudget
 from node.model import times
 
 SPENT = RefusalRule(

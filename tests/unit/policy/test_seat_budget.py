@@ -53,7 +53,7 @@ def test_runs_are_admitted_while_the_budget_lasts(
 
 
 def test_a_budget_is_for_all_below() -> None:
-    """What a campaign below has counts, what was before the period or comes after it does not."""
+    """Time of a campaign below counts; that before the period, or after it, does not."""
     ops, lab = _budget(2), CampaignView("lab", parent="ops")
     charges = [
         Charge("lab", NOW, NOW + HOUR, HOUR),
