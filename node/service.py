@@ -511,7 +511,14 @@ class NodeService:
             self.directory,
             self.termination,
         )
-        self.editing = TaskEditor(core, self.admission, self.archives, pool_editing, self.limits)
+        self.editing = TaskEditor(
+            core,
+            self.admission,
+            self.archives,
+            pool_editing,
+            self.limits,
+            self.foreign_targets.relocated,
+        )
         self.confirmer = TaskConfirmer(
             core,
             self.directory,

@@ -142,7 +142,7 @@ def dependencies_of(
     """Return the functions of the node that the lead uses."""
     return LeadDependencies(
         participant_of=participant_of,
-        relocate=node.foreign_targets.with_card_addresses,
+        relocate=node.foreign_targets.relocated,
         choose_tool=node.capabilities.agree,
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,

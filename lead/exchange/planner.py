@@ -31,7 +31,7 @@ from lead.planning.unreachable import jittered_pause
 from lead.store import episodes, planning
 from node.model import times
 from node.model.attempts import retry_terms
-from node.model.errors import HostError, NotFound, ParleyError, ToolUnavailable, reason_at
+from node.model.errors import NotFound, ParleyError, ToolUnavailable, reason_at
 from node.model.gaps import closed_slots
 from node.model.headline import headline
 from node.model.ids import TaskId, run_id
@@ -63,7 +63,7 @@ ChooseTool = Callable[[TaskTerms], TaskTerms]
 """Returns the terms of a task with the tool that its participants offer, and the duration (µs)."""
 
 Relocate = Callable[[Sequence[Participant]], tuple[Participant, ...]]
-"""Returns participants at the addresses of their cards; HostError if a context is not offered."""
+"""Returns participants at the addresses that their cards have today."""
 
 log = structlog.get_logger()
 
@@ -309,7 +309,9 @@ class Planner:
         open_places = [place for place, p in enumerate(claimed.terms.parties) if p.accepted is None]
         if not open_places:
             return claimed, None
-        claimed = replace(claimed, terms=self._at_cards(claimed.terms))
+        # A participant may have moved since the task was written.
+        located = self._relocate(claimed.terms.participants)
+        claimed = replace(claimed, terms=replace(claimed.terms, participants=located))
         answers = await asyncio.gather(
             *(self._introduce_one(claimed, participants[place], place) for place in open_places)
         )
@@ -331,13 +333,6 @@ class Planner:
             return None, None
         unanswered = [told(str(p.reason)) for p in listed if p.accepted is None]
         return claimed, unanswered[0] if unanswered else None
-
-    def _at_cards(self, terms: TaskTerms) -> TaskTerms:
-        """Return the terms with the addresses of today: a participant may have moved meanwhile."""
-        try:
-            return replace(terms, participants=self._relocate(terms.participants))
-        except HostError:
-            return terms  # the participant says itself that it does not offer the context any more
 
     async def _refuse(self, claimed: Claim, reason: str) -> None:
         log.info("task refused", what=_headline(claimed), task=str(claimed.task), reason=reason)

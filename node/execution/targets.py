@@ -288,6 +288,20 @@ class ForeignTargets:
         cards = self._cards()
         return tuple(_at_card_address(each, cards.get(each.node)) for each in participants)
 
+    def relocated(self, participants: Sequence[Participant]) -> tuple[Participant, ...]:
+        """Return the participants at the addresses of today, to tell them to others.
+
+        Whoever measures in a context that its card does not offer any more keeps its address: it
+        says itself that it does not.
+        """
+        cards = self._cards()
+        return tuple(
+            each
+            if (card := cards.get(each.node)) is None
+            else each.model_copy(update={"address": current_address(each, card) or each.address})
+            for each in participants
+        )
+
     def _cards(self) -> dict[str, KnownNode]:
         return {node.identity: node for node in self._known()}
 

@@ -40,7 +40,7 @@ from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import FreedRuns
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import TaskDocument, TaskPatch
+from node.model.wire.tasks import Participant, TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
@@ -86,8 +86,13 @@ class TaskEditor:
         archives: Archives,
         reseating: PoolTaskEditor,
         limits: LimitKeeper,
+        relocate: Callable[[Sequence[Participant]], tuple[Participant, ...]],
     ) -> None:
-        """No run that starts within the start margin of the settings is freed."""
+        """No run that starts within the start margin of the settings is freed.
+
+        ``relocate(participants)`` returns them at the addresses that their cards have today.
+        """
+        self._relocate = relocate
         self._database = core.database
         self._clock = core.clock
         self._admission = admission
@@ -499,16 +504,23 @@ class TaskEditor:
     async def _post_changes(
         self, connection: Connection, ids: Sequence[UUID], now: int, only: str | None = None
     ) -> None:
-        """Post the tasks as they are now to each other participant of theirs, or ``only`` one."""
+        """Post the tasks as they are now to each other participant of theirs, or ``only`` one.
+
+        Whatever happened since they were written, with the addresses of today.
+        """
         posts = [
             OutgoingMessage(
                 node, MessageKind.TASK_CHANGE, found.introduction(place).model_dump(mode="json")
             )
-            for found in await tasks.fetch_all(connection, ids)
+            for found in map(self._relocated, await tasks.fetch_all(connection, ids))
             for place, participant in enumerate(found.terms.parties)
             if (node := participant.node) != self._identity and only in (None, node)
         ]
         await outbox.post_all(connection, posts, now)
+
+    def _relocated(self, task: StoredTask) -> StoredTask:
+        located = self._relocate(task.terms.participants)
+        return replace(task, terms=replace(task.terms, participants=located))
 
     async def tell_again(self, task: UUID, node: str, revision: int) -> bool:
         """Tell a task to a participant that has it in this revision, 0 if it does not know it.

@@ -247,6 +247,20 @@ async def test_an_edit_from_before_a_node_moved(world: World) -> None:
     assert [each.address for each in followed] == ["198.51.100.1", "198.51.100.2"]
 
 
+async def test_a_task_is_told_again_with_the_addresses_of_today(world: World) -> None:
+    """Whoever has lost a task, or an edit, hears where the others are now, not where they were."""
+    a, b, c = await _three(world)
+    task = await _create(c)
+    for site in (a, b, c):
+        await site.execute("UPDATE node SET address = '198.51.100.77' WHERE name = 'b'")
+        await site.node.directory.refresh()
+    await a.execute("DELETE FROM task WHERE id = $1", task)
+    assert await c.node.editing.tell_again(task, a.identity, 0)
+    await world.settle()
+    [[participants]] = await a.rows("SELECT participants FROM task WHERE id = $1", task)
+    assert [p["address"] for p in participants] == ["198.51.100.1", "198.51.100.77"]
+
+
 async def test_a_task_from_before_a_node_moved(world: World) -> None:
     """A task that waits for one node is introduced to it with the address of today of another."""
     a, b, c = await _three(world)
