@@ -16,11 +16,12 @@ ahead together, up to each of them, so that long and wide runs even out as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lead.policy.contracts import EpisodeShare
 from lead.policy.episode_figures import Board
 from lead.policy.placement_requests import AllocationRound
+from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import BUCKET, URGENT, Candidate, RememberedState
 from node.model.times import to_the_second
@@ -71,6 +72,10 @@ class AheadSharing:
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if the part is reached, else the wrapped rule's answer."""
         return self._find_refusal(candidate) or self._sharing.find_refusal(candidate, turn)
+
+    def full_times(self, candidate: Candidate) -> Sequence[FullTime]:
+        """Return the time that the wrapped rule closes."""
+        return self._sharing.full_times(candidate)
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return what the wrapped rule remembers."""

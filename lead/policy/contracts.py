@@ -59,6 +59,9 @@ class EpisodeShare(Protocol):
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign has no seats left in the candidate's hour."""
 
+    def full_times(self, candidate: Candidate) -> Sequence[FullTime]:
+        """Return the time in which no run of the candidate may be, whatever it slips."""
+
     @property
     def contests(self) -> Contests:
         """Return who contends for which time, and by what weights."""

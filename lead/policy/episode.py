@@ -31,6 +31,7 @@ from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
 from lead.policy.promised_seats import BORROWED, NOT_LENT
 from lead.policy.sets import PolicyComposition
+from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import (
     Candidate,
@@ -240,7 +241,7 @@ class Episode:
             wanted=len(names) if candidate.named else min(candidate.k, len(names)),
             least=candidate.least,
             avoid=self._slots_to_avoid(candidate, names),
-            full=self._throttle.full_times(candidate, turn),
+            full=self._full_times(candidate, turn),
             usual=self._selecting.nodes_worth_waiting_for(candidate, chosen),
             earliest=earliest,
             displacing=displacing if isinstance(displacing, Displacing) else None,
@@ -272,6 +273,11 @@ class Episode:
         if limit is None or not most or self._throttle.find_refusal(some, turn) is not None:
             return candidate, refusal, None
         return some, None, limit
+
+    def _full_times(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
+        """Return the time in which limits, or bounds of promises, permit no run of a candidate."""
+        bounds = () if candidate.named else self._sharing.full_times(candidate)
+        return [*self._throttle.full_times(candidate, turn), *bounds]
 
     def _within_bounds(
         self, candidate: Candidate, turn: AllocationRound

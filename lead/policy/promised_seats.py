@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from lead.policy.episode_figures import Board
 from lead.policy.share import promised
+from lead.policy.throttle.full_time import FullTime
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import BUCKET, Candidate
 from node.model.spans import Span
@@ -92,55 +94,82 @@ class PromisedSeats:
             for at in self.use_over_time(span)
         )
 
-    def find_excess(self, candidate: Candidate) -> PolicyRefusal | None:
-        """Return a refusal if its group would borrow more than it may."""
-        group, lanes = self._board.groups[candidate.campaign], self._board.lanes
+    def full_times(self, candidate: Candidate) -> list[FullTime]:
+        """Return when a run of the candidate would pass a bound: its group's, or of what is lent.
+
+        These hold at each instant, so a run has to slip out of this time.
+        """
+        own, group = self.lanes_of(candidate), self._board.groups.get(candidate.campaign)
+        if not own or group is None or not self._has_bounds:
+            return []
+        full = []
+        for start, end in candidate.spans:
+            until = end + candidate.slip
+            moments = list(self.use_over_time((start, until)))
+            ends = [*(it.instant for it in moments[1:]), until]
+            for at, its_end in zip(moments, ends, strict=True):
+                refusal = self._excess(at, group, own) or self._not_lent(at, group, own)
+                if refusal is not None:
+                    full.append(FullTime.always(at.instant, its_end, refusal))
+        return full
+
+    @cached_property
+    def _has_bounds(self) -> bool:
+        campaigns = self._board.view.campaigns
+        return any(self._kept.values()) or any(
+            campaigns[name].borrow is not None for name in self.targets
+        )
+
+    def _excess(self, at: SeatsAt, group: str, own: int) -> PolicyRefusal | None:
+        """Return a refusal if a group would borrow more than it may."""
+        lanes, held, target = self._board.lanes, at.held.get(group, 0), self.targets[group]
         borrow = self._board.view.campaigns[group].borrow
-        if borrow is None:
+        if borrow is None or held + own <= target + borrow * lanes:
             return None
-        own, target = self.lanes_of(candidate), self.targets[group]
-        for span in candidate.spans:
-            for at in self.use_over_time(span):
-                held = at.held.get(group, 0)
-                if own and held + own > target + borrow * lanes:
-                    return BORROWED.refuse(
-                        group=group,
-                        target=target / lanes,
-                        borrow=borrow,
-                        at=to_the_second(at.instant),
-                        held=held / lanes,
-                    )
-        return None
+        return BORROWED.refuse(
+            group=group,
+            target=target / lanes,
+            borrow=borrow,
+            at=to_the_second(at.instant),
+            held=held / lanes,
+        )
+
+    def _not_lent(self, at: SeatsAt, group: str, own: int) -> PolicyRefusal | None:
+        """Return a refusal if a group would have what another one does not lend.
+
+        Its own promise, too, is refused while others have borrowed of it, if nothing else is left.
+        """
+        if not self.is_enough:
+            return None
+        missing = {name: kept - at.held.get(name, 0) for name, kept in self._kept.items()}
+        return self._refusal_at(NOT_LENT, at, group, own, missing)
 
     def find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
-        """Return a refusal if it would take a seat that is promised to a group which wants it.
-
-        Or one that this group does not lend, whether it wants it or not.
-        """
-        group = self._board.groups[candidate.campaign]
-        own = self.lanes_of(candidate)
+        """Return a refusal if it would take a seat that is promised to a group which wants it."""
+        group, own = self._board.groups[candidate.campaign], self.lanes_of(candidate)
         for span in candidate.spans:
             for at in self.use_over_time(span, candidate):
-                if own and at.held.get(group, 0) + own > self.targets[group]:
-                    left = self._seats * self._board.lanes - sum(at.held.values()) - own
-                    if (refusal := self._refusal_at(at, group, left)) is not None:
-                        return refusal
+                if at.held.get(group, 0) + own <= self.targets[group]:
+                    continue
+                missing = {
+                    name: min(wanted, self.targets[name] - at.held.get(name, 0))
+                    for name, wanted in at.wanted.items()
+                }
+                if (refusal := self._refusal_at(KEPT, at, group, own, missing)) is not None:
+                    return refusal
         return None
 
-    def _refusal_at(self, at: SeatsAt, group: str, left: int) -> PolicyRefusal | None:
-        """Return a refusal if ``left`` lanes are too few for what other groups want or keep."""
-        lanes, held = self._board.lanes, at.held.get
-        missing = {}
-        for name, target in self.targets.items():
-            short = max(at.wanted.get(name, 0), self._kept[name] - held(name, 0))
-            if name != group and (lacks := min(short, target - held(name, 0))) > 0:
-                missing[name] = lacks
-        if not missing or left >= sum(missing.values()):
+    def _refusal_at(
+        self, rule: RefusalRule, at: SeatsAt, group: str, own: int, missing: Mapping[str, int]
+    ) -> PolicyRefusal | None:
+        """Return a refusal if too few lanes would be left for what other groups are missing."""
+        short = {name: lacks for name, lacks in missing.items() if name != group and lacks > 0}
+        left = self._seats * self._board.lanes - sum(at.held.values()) - own
+        if not short or left >= sum(short.values()):
             return None
-        other = max(missing, key=lambda name: missing[name])
-        wanted = missing[other] <= at.wanted.get(other, 0)
-        refuse = KEPT.refuse if wanted else NOT_LENT.refuse
-        return refuse(
+        lanes, held = self._board.lanes, at.held.get
+        other = max(short, key=lambda name: short[name])
+        return rule.refuse(
             group=other,
             target=self.targets[other] / lanes,
             lent=(self.targets[other] - self._kept[other]) / lanes,

@@ -248,7 +248,7 @@ async def test_an_edit_from_before_a_node_moved(world: World) -> None:
 
 
 async def test_a_task_is_told_again_with_the_addresses_of_today(world: World) -> None:
-    """Whoever has lost a task, or an edit, hears where the others are now, not where they were."""
+    """A node that has lost a task hears where the others are now, not where they were."""
     a, b, c = await _three(world)
     task = await _create(c)
     for site in (a, b, c):

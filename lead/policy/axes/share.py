@@ -35,6 +35,7 @@ from lead.policy.share import (
     usage,
 )
 from lead.policy.share.weight_tree import Branch, Tiers
+from lead.policy.throttle.full_time import FullTime, find_window_refusal
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import (
     BUCKET,
@@ -84,6 +85,12 @@ class Unlimited:
         if turn is not AllocationRound.FIRST or candidate.campaign not in self._without:
             return None
         return ONLY_IF_IDLE.refuse(campaign=candidate.campaign)
+
+    @staticmethod
+    def full_times(candidate: Candidate) -> Sequence[FullTime]:
+        """Return nothing: shares of hours bind no instant."""
+        del candidate
+        return ()
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""
@@ -161,6 +168,12 @@ class Divided:
             )
             known = self._full_refusals[hour] = taken, refusal
         return known[1]
+
+    @staticmethod
+    def full_times(candidate: Candidate) -> Sequence[FullTime]:
+        """Return nothing: shares of hours bind no instant."""
+        del candidate
+        return ()
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the usage that newcomers began with."""
@@ -484,17 +497,22 @@ class PromiseSharing:
         self._promises = promises
         self._seats = seats
 
+    def full_times(self, candidate: Candidate) -> Sequence[FullTime]:
+        """Return when its group, or what another one lends, permits no run of it."""
+        return self._seats.full_times(candidate)
+
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign belongs to no group or has no seats left.
 
-        Seats that are promised count at each instant. Only what is lent is divided by the hour,
-        and all of it if more is promised than there is.
+        Seats that are promised count at each instant, and so do the bounds of what is borrowed and
+        lent. Only what is lent is divided by the hour, and all of it if more is promised than there
+        is.
         """
         group = self._groups.get(candidate.campaign)
         refusal = promised.find_promise_refusal(candidate.campaign, group, self._promises)
         if refusal is not None:
             return refusal
-        refusal = self._seats.find_excess(candidate)
+        refusal = find_window_refusal(candidate, self.full_times(candidate))
         if refusal is None and self._seats.is_enough:
             if self._seats.is_within(candidate):
                 return None

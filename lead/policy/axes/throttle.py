@@ -34,12 +34,12 @@ from lead.policy.limit_counting import (
 from lead.policy.placement_requests import AllocationRound
 from lead.policy.share import decayed_windows
 from lead.policy.throttle import active_limits, delivered_cap, due_limits, quota
-from lead.policy.throttle.full_time import FullTime
+from lead.policy.throttle.full_time import FullTime, find_window_refusal
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Candidate, Needs, PostedRun, RememberedState
 from node.model.classes import SchedulingClass, blockers
 from node.model.seat_weights import SEAT
-from node.model.spans import Span, at_least, normalise, subtract
+from node.model.spans import Span
 
 DUE = "due_"
 """The prefix of limits on what is considered at all: ``due_runs``, ``due_nodes``."""
@@ -92,7 +92,7 @@ class LimitThrottling:
 
     def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return the first limit that the candidate would exceed, however far its runs slip."""
-        refusal = _find_window_refusal(candidate, self.full_times(candidate, turn))
+        refusal = find_window_refusal(candidate, self.full_times(candidate, turn))
         checked = (check(candidate, turn) for check in self._checks)
         return refusal or next((each for each in checked if each is not None), None)
 
@@ -116,24 +116,6 @@ def _level_of(turn: AllocationRound) -> active_limits.LimitLevel:
     if turn is AllocationRound.THIRD:
         return active_limits.LimitLevel.HARD
     return active_limits.LimitLevel.SOFT
-
-
-def _find_window_refusal(candidate: Candidate, full: Sequence[FullTime]) -> PolicyRefusal | None:
-    """Return a refusal if some run finds no time within its slip outside the ``full`` time.
-
-    It is that of the time that takes most of the run's window.
-    """
-    if not full:
-        return None
-    taken = normalise([(each.start, each.end) for each in full])
-    for start, end in candidate.spans:
-        window = start, end + candidate.slip
-        if not at_least(subtract([window], taken), end - start):
-            longest = max(
-                full, key=lambda each: min(each.end, window[1]) - max(each.start, window[0])
-            )
-            return longest.refusal(*window)
-    return None
 
 
 class _Bookings:

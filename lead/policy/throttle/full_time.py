@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lead.policy.verdict import PolicyRefusal
+from lead.policy.view import Candidate
 from node.model import times
+from node.model.spans import at_least, normalise, subtract
 
 Use = tuple[int, int, int]
 """Begin and end of a booked run, and how much it has of what is limited."""
@@ -39,6 +41,24 @@ class FullTime:
             if at < end and start < until
         ]
         return self.refuse(max(within)).with_room_at(self.end)
+
+
+def find_window_refusal(candidate: Candidate, full: Sequence[FullTime]) -> PolicyRefusal | None:
+    """Return a refusal if some run finds no time within its slip outside the ``full`` time.
+
+    It is that of the time that takes most of the run's window.
+    """
+    if not full:
+        return None
+    taken = normalise([(each.start, each.end) for each in full])
+    for start, end in candidate.spans:
+        window = start, end + candidate.slip
+        if not at_least(subtract([window], taken), end - start):
+            longest = max(
+                full, key=lambda each: min(each.end, window[1]) - max(each.start, window[0])
+            )
+            return longest.refusal(*window)
+    return None
 
 
 def full_times(

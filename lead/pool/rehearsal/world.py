@@ -396,6 +396,7 @@ class Fleet:
             first[run.task] = min(run.start, first.get(run.task, run.start))
         campaigns = {it.name: it for it in self._campaigns if it.created_at <= self.now}
         made = self.ledger.read(self.now - LEDGER_LOOKBACK)
+        budgeted = any(it.budget for it in campaigns.values())
         return View(
             now=self.now,
             horizon=self._horizon,
@@ -410,7 +411,9 @@ class Fleet:
             workers=TRIED_MAX,
             returnable=[task for task in reversed(first) if first[task] >= ahead],
             moved=self._situation.moved,
-            spent=spent_with(self._situation.spent, made, campaigns),
+            spent=spent_with(
+                self._situation.spent, self.ledger.read(0) if budgeted else (), campaigns
+            ),
         )
 
     def _episode(self, candidates: Sequence[Candidate]) -> HeldEpisode:

@@ -63,7 +63,7 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "fbsng-quota": [(10, 25), (0, 20)],
     "gridserver-blacklist": [(431, 22)],
     "gridserver-serial-usage": [(13, 21)],
-    "gridserver-sla": [(84, 18), (14, 28), (13, 28), (15, 25), (17, 25), (273, 25)],
+    "gridserver-sla": [(84, 18), (14, 28), (13, 28), (15, 25), (17, 25), (273, 25), (12, 25)],
     "gridserver-sla-preempt": [(120, 20), (4, 12)],
     "gridserver-time": [(16, 17)],
     "gridserver-urgent": [(17, 24)],
