@@ -245,7 +245,8 @@ class Exchange:
                 raise PeerAnswered(
                     f"{self._server.url} answered with more than {most}; name a node with --server"
                 )
-            self._wait_for(self._seconds_left())
+            if not response.isclosed():  # from Python 3.12 on the last chunk may close the wire
+                self._wait_for(self._seconds_left())
         if response.length:
             raise http.client.IncompleteRead(bytes(raw), response.length)
         return bytes(raw)
