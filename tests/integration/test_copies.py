@@ -92,9 +92,11 @@ async def test_a_clone_asks_where_it_was_before_it_believes_a_later_mark(
     original, copy, _ = await _twice(world)
     other = world.sites[1]
     assert await original.announcer.own() is not None
-    await original.mark_database()
-    await original.confirmer.run_once()
-    await other.execute("UPDATE node SET marked_at = marked_at + interval '1 minute'")
+    await copy.mark_database()
+    await copy.database.check_mark()
+    assert copy.database.marked_at is not None
+    known = copy.database.marked_at + times.MINUTE
+    await other.execute("UPDATE node SET marked_at = $1 WHERE NOT is_self", known)
     other.node.confirmer._heard_processes = ProcessesHeard(world.clock)
     copy.announcer._url = "http://198.51.100.77:8642"
     assert await copy.announcer.own() is not None
