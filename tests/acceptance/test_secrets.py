@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from node.execution import process
+from node.model import times
 from node.model.permissions import PERMISSIONS
 from node.postgres.binaries import ServerBinaries, locate
 from node.runtime.clock import SystemClock
@@ -303,8 +304,10 @@ async def test_headers_of_clients_of_pscheduler_are_kept_sealed(
     async with target(c.address) as asked:
         word = f"Bearer {MARK}-agent"
         spec = {"schema": 4, "url": asked.url, "headers": {"Authorization": word}}
-        # A later run before the agent's until, of a day, keeps the task open: it finds no others.
-        schedule = {"slip": "PT10S", "sliprand": False, "repeat": "PT12H", "max-runs": 2}
+        # A second run, tomorrow, keeps the task open: an agent finds no others again.
+        until = times.to_datetime(SystemClock().now() + 3 * times.DAY).isoformat()
+        rare = {"repeat": "P1D", "max-runs": 2, "until": until}
+        schedule = {"slip": "PT10S", "sliprand": False, **rare}
         wanted = agent.task("http", spec, SystemClock().now(), schedule=schedule)
         wanted["_key"] = f"{MARK}-key"
         [url] = (await agent.run([wanted])).added
