@@ -201,7 +201,7 @@ def campaigns_of(stored: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, C
 
 def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
     """Return a campaign as policies see it, from its settings."""
-    seats, share = settings["target_seats"], settings["target_share"]
+    seats, share, lend = (settings[f"target_{word}"] for word in ("seats", "share", "lend"))
     fairshare, queue = settings["fairshare"], settings["queue"]
     return CampaignView(
         name=settings["name"],
@@ -212,7 +212,7 @@ def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
         seats_max=settings["seats_max"],
         target=seats if share is None else Fraction(share),
         borrow=settings["target_borrow"],
-        lend=Fraction(1) if (lent := settings["target_lend"]) is None else Fraction(lent),
+        lend=Fraction(1 if lend is None else lend),
         fairshare=None
         if fairshare is None
         else FairshareView(exact_number(fairshare["part"]), FairshareKind(fairshare["kind"])),

@@ -110,10 +110,14 @@ def bounded_over_time(campaign: CampaignView) -> bool:
     return campaign.byte_quota is not None or campaign.budget is not None
 
 
+def bounded_at_once(campaign: CampaignView) -> bool:
+    """Return whether a campaign has a limit on what its bookings have or take, but for sums."""
+    return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
+
+
 def is_bounded(campaign: CampaignView) -> bool:
     """Return whether a campaign has a limit on what is booked, of any kind."""
-    at_once = bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
-    return at_once or bounded_over_time(campaign)
+    return bounded_at_once(campaign) or bounded_over_time(campaign)
 
 
 def budget_periods(

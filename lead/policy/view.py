@@ -104,7 +104,7 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class SeatBudget:
-    """At most ``most`` seat-µs, of all hours from ``since`` to ``until``."""
+    """At most ``most`` seat-µs, of all time from ``since``, a full hour, to ``until``."""
 
     most: int
     since: int

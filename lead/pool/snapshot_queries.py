@@ -9,8 +9,8 @@ from uuid import UUID
 from lead.model.records import Key, LedRun, OpenTerm, PoolTask, TurnedDown
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
-from lead.policy.limit_counting import budget_periods, descendants_of
-from lead.policy.view import BUCKET, Needs, PostedRun
+from lead.policy.limit_counting import budget_periods, descendants_of, is_bounded
+from lead.policy.view import BUCKET, CampaignView, Needs, PostedRun
 from lead.store import episodes, ledger
 from node.model import times
 from node.model.byte_quotas import byte_quota_of
@@ -19,7 +19,7 @@ from node.model.recurrence import slip_of
 from node.model.reservations import ReservationSpan
 from node.model.spans import Span
 from node.store import campaigns, reservations
-from node.store.campaigns import CampaignSettings, StoredCampaign
+from node.store.campaigns import StoredCampaign
 from node.store.database import Connection
 
 TRIED_MAX = 50
@@ -172,10 +172,10 @@ async def read_runs(
     first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
     last = max(last, min(max(map(_last_start, cases), default=now), now + scope.horizon) + BUCKET)
     end = max((case.slots[-1] + BUCKET for case in cases), default=last)
-    limited = any(_is_limited(campaign.settings) for campaign in stored)
+    limited = any(map(is_bounded, views.values()))
     end = max(last, end, now + scope.horizon) if limited else max(last, end)
     spans = _spans_by_importance(first, last, now, end if limited else None)
-    counted = _counted_wherever(stored)
+    counted = _counted_wherever(views)
     booked, first_left_out = await _read_booked(connection, spans, scope.identities, counted)
     seats = await episodes.unplanned_seat_tasks(connection, scope.identities)
     needs_by_task: dict[UUID, Needs] = {}
@@ -271,13 +271,8 @@ def _last_start(case: SeatCase) -> int:
     return first + slip_of(case.recurrence, case.pool_task.terms.duration, first)
 
 
-def _is_limited(campaign: CampaignSettings) -> bool:
-    return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
-
-
-def _counted_wherever(stored: Sequence[StoredCampaign]) -> list[str]:
+def _counted_wherever(campaigns: Mapping[str, CampaignView]) -> list[str]:
     """Return the campaigns of which a limit counts the runs on whatever nodes; quotas do not."""
-    campaigns = campaigns_of((vars(each.settings), each.created_at) for each in stored)
     holders = {name for name, each in campaigns.items() if each.limits}
     seats_max = {name for name, each in campaigns.items() if each.seats_max is not None}
     return sorted({*descendants_of(holders, campaigns), *seats_max})

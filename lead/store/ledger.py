@@ -65,8 +65,8 @@ async def spent(
 ) -> dict[str, int]:
     """Return what is used and booked of budgets, in seat-µs, by the name of each.
 
-    ``periods`` has the name of the budget, a campaign that counts toward it, and the beginning and
-    the end of its period.
+    ``periods`` has the name of the budget, a campaign that counts toward it, and the beginning of
+    its period, a full hour, and the end.
     """
     if not periods:
         return {}
@@ -74,7 +74,7 @@ async def spent(
     amounts = await connection.fetch(
         _SQL["seat_time_spent"],
         [campaign for _, campaign, _, _ in periods],
-        [since - since % times.HOUR for _, _, since, _ in periods],
+        [since for _, _, since, _ in periods],
         [until for _, _, _, until in periods],
     )
     for (budget, _, _, _), [amount] in zip(periods, amounts, strict=True):

@@ -50,13 +50,17 @@ class CampaignSettings:
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign with its settings and its state, as the database has it."""
+    """A campaign with its settings and its state, as the database has it.
+
+    ``bounded`` is whether it has a limit on what is booked.
+    """
 
     id: int
     parent_id: int | None
     revision: int
     created_at: int
     changed_at: int
+    bounded: bool
     settings: CampaignSettings
 
 
@@ -105,7 +109,7 @@ async def find_all(connection: Connection) -> list[StoredCampaign]:
 
 
 def _campaign_of_row(row: dict[str, Any]) -> StoredCampaign:
-    own = {word: row.pop(word) for word in ("id", "parent_id", "revision")}
+    own = {word: row.pop(word) for word in ("id", "parent_id", "revision", "bounded")}
     instants = {word: row.pop(word) for word in ("created_at", "changed_at")}
     return StoredCampaign(**own, **instants, settings=CampaignSettings(**row))
 
@@ -188,15 +192,13 @@ async def notify_of_room(connection: Connection, name: str) -> None:
 
     The database does so itself when a run ends; this is for runs that count elsewhere from now on.
     """
-    by_name = {each.settings.name: each.settings for each in await find_all(connection)}
+    by_name = {each.settings.name: each for each in await find_all(connection)}
     highest: str | None = None
     at: str | None = name
     while at is not None and at in by_name:
-        settings = by_name[at]
-        at_once = settings.limits or settings.quotas or settings.seats_max is not None
-        if at_once or settings.budget is not None:
+        if by_name[at].bounded:
             highest = at
-        at = settings.parent
+        at = by_name[at].settings.parent
     if highest is not None:
         await notices.notify(connection, "room", highest)
 

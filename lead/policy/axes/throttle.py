@@ -25,6 +25,7 @@ from lead.policy.limit_counting import (
     CountedRun,
     HourlySum,
     RunDemand,
+    bounded_at_once,
     bounded_over_time,
     full_at_once,
     hourly_sums,
@@ -74,7 +75,7 @@ class LimitThrottling:
         self._bookings: _Bookings | None = None
         self._sums: _HourlySums | None = None
         self._due: _DueLimits | None = None
-        if any(it.limits or it.quotas or it.seats_max is not None for it in campaigns):
+        if any(map(bounded_at_once, campaigns)):
             self._bookings = _Bookings(board, rules.windows)
         if any(it.quotas for it in campaigns):
             self._checks.append(_PoolCapacity(board).find_refusal)
@@ -187,7 +188,7 @@ class _Bookings:
         """Yield a candidate's campaign and those above it that have limits, each with its runs."""
         board = self._board
         for holder in lineage_of(candidate.campaign, board.view.campaigns):
-            if holder.limits or holder.quotas or holder.seats_max is not None:
+            if bounded_at_once(holder):
                 waiting = (
                     self._demand(it).over(span)
                     for it in board.asked.values()

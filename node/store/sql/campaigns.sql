@@ -9,7 +9,8 @@ SELECT
     campaign.id, campaign.name, campaign.created_at, campaign.changed_at, campaign.parent_id, parent.name AS parent,
     campaign.weight, campaign.level, campaign.priority, campaign.preemptor, campaign.preemptee, campaign.seats_max,
     campaign.target_seats, campaign.target_share, campaign.target_borrow, campaign.target_lend, campaign.fairshare,
-    campaign.limits, campaign.quotas, campaign.queue, campaign.budget, campaign.owner, campaign.contact, campaign.description, campaign.state::text, campaign.revision
+    campaign.limits, campaign.quotas, campaign.queue, campaign.budget, campaign.owner, campaign.contact,
+    campaign.description, campaign.state::text, campaign.revision, campaign.bounded
 FROM campaign
 LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id
 ORDER BY campaign.name;
@@ -18,7 +19,8 @@ ORDER BY campaign.name;
 -- Inserts nothing if the parent does not exist (any more), or the name is taken.
 INSERT INTO campaign (
     name, parent_id, parent_depth, weight, level, priority, preemptor, preemptee, seats_max, target_seats, target_share,
-    target_borrow, target_lend, fairshare, limits, quotas, queue, budget, owner, contact, description, state, created_at, changed_at
+    target_borrow, target_lend, fairshare, limits, quotas, queue, budget, owner, contact, description, state,
+    created_at, changed_at
 )
 SELECT
     $1, parent.id, parent.depth, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
