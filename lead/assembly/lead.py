@@ -17,7 +17,7 @@ from lead.exchange.delivery import DecisionDelivery
 from lead.exchange.displacement import CampaignDisplacement
 from lead.exchange.freed_room import FreedRoom
 from lead.exchange.negotiation import NegotiationSettings, Negotiator
-from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies, Relocate
+from lead.exchange.planner import ChooseTool, Planner, PlannerDependencies
 from lead.exchange.reachability import ReachabilityTracker
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
 from lead.exchange.user_limits import LeadLimits
@@ -27,6 +27,7 @@ from lead.planning.agenda import Limits
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
 from node.journal.outbox import Outbox
 from node.model.seat_weights import SeatWeights
+from node.model.task_terms import Relocate
 from node.runtime.clock import Clock, StepWatcher
 from node.runtime.housekeeping import COMPARE_S, Housekeeper, lead_jobs
 from node.runtime.instruments import Instruments

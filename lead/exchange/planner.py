@@ -39,10 +39,9 @@ from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.reason import Reason
 from node.model.reasons import told
 from node.model.recurrence import nominal_starts
-from node.model.task_terms import TaskTerms, introduction_with
+from node.model.task_terms import Relocate, TaskTerms, introduction_with
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction, IntroductionAnswer
-from node.model.wire.tasks import Participant
 from node.runtime import tracing
 from node.runtime.batching import Batcher
 from node.runtime.clock import Clock
@@ -61,9 +60,6 @@ SEAT_MOVES_MAX = 3
 
 ChooseTool = Callable[[TaskTerms], TaskTerms]
 """Returns the terms of a task with the tool that its participants offer, and the duration (µs)."""
-
-Relocate = Callable[[Sequence[Participant]], tuple[Participant, ...]]
-"""Returns participants at the addresses that their cards have today."""
 
 log = structlog.get_logger()
 
@@ -310,8 +306,7 @@ class Planner:
         if not open_places:
             return claimed, None
         # A participant may have moved since the task was written.
-        located = self._relocate(claimed.terms.participants)
-        claimed = replace(claimed, terms=replace(claimed.terms, participants=located))
+        claimed = replace(claimed, terms=claimed.terms.located(self._relocate))
         answers = await asyncio.gather(
             *(self._introduce_one(claimed, participants[place], place) for place in open_places)
         )

@@ -295,12 +295,7 @@ class ForeignTargets:
         says itself that it does not.
         """
         cards = self._cards()
-        return tuple(
-            each
-            if (card := cards.get(each.node)) is None
-            else each.model_copy(update={"address": current_address(each, card) or each.address})
-            for each in participants
-        )
+        return tuple(_located(each, cards.get(each.node)) for each in participants)
 
     def _cards(self) -> dict[str, KnownNode]:
         return {node.identity: node for node in self._known()}
@@ -623,11 +618,19 @@ def _words(card: KnownNode) -> tuple[str, ...]:
 
 
 def _at_card_address(participant: Participant, card: KnownNode | None) -> Participant:
-    if card is None:
-        return participant
-    address = current_address(participant, card)
-    if address is None and not card.is_self:
+    """Return a participant at the address of its card as it is now.
+
+    :raises HostError: it measures in a context that its card does not offer any more.
+    """
+    lacks = card is not None and not card.is_self and current_address(participant, card) is None
+    if card is not None and lacks:
         raise HostError(context_not_offered(card.name, participant.context or ""))
+    return _located(participant, card)
+
+
+def _located(participant: Participant, card: KnownNode | None) -> Participant:
+    """Return a participant at the address of its card, or as it is if that has none."""
+    address = None if card is None else current_address(participant, card)
     return participant.model_copy(update={"address": address or participant.address})
 
 

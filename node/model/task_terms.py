@@ -7,7 +7,7 @@ these records holds one :class:`TaskTerms` and adds its own fields. The wire doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,9 @@ from node.model.resources import taking_text
 from node.model.scheduling import recurrence_of
 from node.model.wire.participants import FreedRuns, Introduction
 from node.model.wire.tasks import KEEPERS, PARTICIPANTS, Keeper, Participant, Schedule
+
+Relocate = Callable[[Sequence[Participant]], tuple[Participant, ...]]
+"""Returns participants at the addresses that their cards have today."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class TaskTerms:
         alone = {each.node: each for each in parties[count:] if isinstance(each, Keeper)}
         keepers = tuple(alone.get(each.node, each) for each in self.keepers)
         return replace(self, participants=tuple(parties[:count]), keepers=keepers)
+
+    def located(self, relocate: Relocate) -> TaskTerms:
+        """Return the terms with the participants at the addresses of today."""
+        return replace(self, participants=relocate(self.participants))
 
     def taken_at(self, node: str) -> Mapping[str, int]:
         """Return what a run takes of the resources that a node keeps."""

@@ -632,9 +632,9 @@ def _address_refusal(
 ) -> str | None:
     """Return why the addresses of an introduction are refused, or None if they are not.
 
-    Runs follow the cards, so an address only shows how old the lead's view is. Of a task that goes
-    on between the same nodes it is not asked: its lead may have written it long ago, before one of
-    them moved, and does not write it anew. A new task can be posted again.
+    Runs follow the cards, so an address only shows how old the message is. Of a task that goes on
+    between the same nodes it is not asked: an edit may have waited here or there while one of them
+    moved, and leads of earlier releases tell the addresses of when it was written.
     """
     if known is None or misplaced is None:
         return misplaced

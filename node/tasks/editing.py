@@ -34,13 +34,14 @@ from node.model.outcomes import PlanningOutcome
 from node.model.readiness import LEAD_SILENT
 from node.model.scheduling import default_slip
 from node.model.secrets import without_sealed
+from node.model.task_terms import Relocate
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.participants import FreedRuns
 from node.model.wire.seats import SeatRequest
-from node.model.wire.tasks import Participant, TaskDocument, TaskPatch
+from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
@@ -86,12 +87,9 @@ class TaskEditor:
         archives: Archives,
         reseating: PoolTaskEditor,
         limits: LimitKeeper,
-        relocate: Callable[[Sequence[Participant]], tuple[Participant, ...]],
+        relocate: Relocate,
     ) -> None:
-        """No run that starts within the start margin of the settings is freed.
-
-        ``relocate(participants)`` returns them at the addresses that their cards have today.
-        """
+        """No run that starts within the start margin of the settings is freed."""
         self._relocate = relocate
         self._database = core.database
         self._clock = core.clock
@@ -512,15 +510,12 @@ class TaskEditor:
             OutgoingMessage(
                 node, MessageKind.TASK_CHANGE, found.introduction(place).model_dump(mode="json")
             )
-            for found in map(self._relocated, await tasks.fetch_all(connection, ids))
+            for stored in await tasks.fetch_all(connection, ids)
+            for found in [replace(stored, terms=stored.terms.located(self._relocate))]
             for place, participant in enumerate(found.terms.parties)
             if (node := participant.node) != self._identity and only in (None, node)
         ]
         await outbox.post_all(connection, posts, now)
-
-    def _relocated(self, task: StoredTask) -> StoredTask:
-        located = self._relocate(task.terms.participants)
-        return replace(task, terms=replace(task.terms, participants=located))
 
     async def tell_again(self, task: UUID, node: str, revision: int) -> bool:
         """Tell a task to a participant that has it in this revision, 0 if it does not know it.
