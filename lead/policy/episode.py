@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile, zip_longest
 
@@ -263,14 +263,11 @@ class Episode:
         if refusal is None or candidate.least == candidate.k:
             return candidate, refusal, None
 
-        def refusal_of(k: int) -> PolicyRefusal | None:
-            return self._throttle.find_refusal(replace(candidate, k=k), AllocationRound.THIRD)
+        def hard_refusal(it: Candidate) -> PolicyRefusal | None:
+            return self._throttle.find_refusal(it, AllocationRound.THIRD)
 
-        limit = refusal_of(candidate.k)
-        few = takewhile(lambda k: refusal_of(k) is None, range(candidate.least, candidate.k))
-        most = max(few, default=0)
-        some = replace(candidate, k=most)
-        if limit is None or not most or self._throttle.find_refusal(some, turn) is not None:
+        limit, some = hard_refusal(candidate), _with_fewer(candidate, hard_refusal)
+        if limit is None or some is None or self._throttle.find_refusal(some, turn) is not None:
             return candidate, refusal, None
         return some, None, limit
 
@@ -289,9 +286,8 @@ class Episode:
         refusal = self._sharing.find_refusal(candidate, turn)
         if refusal is None or refusal.rule not in {BORROWED, NOT_LENT}:
             return candidate, refusal, None
-        some = (replace(candidate, k=k) for k in range(candidate.least, candidate.k))
-        few = list(takewhile(lambda it: self._sharing.find_refusal(it, turn) is None, some))
-        return (few[-1], None, refusal) if few else (candidate, refusal, None)
+        some = _with_fewer(candidate, lambda it: self._sharing.find_refusal(it, turn))
+        return (candidate, refusal, None) if some is None else (some, None, refusal)
 
     def _nodes_to_ask(
         self, candidate: Candidate, earliest: Mapping[str, int]
@@ -522,3 +518,14 @@ def spread_refusal(
     rule = SPREAD if len(limits) == 1 else SPREAD_IN_ORDER
     spread = " and ".join(f"{limit} for each {attribute}" for attribute, limit in limits.items())
     return rule.refuse(possible=possible, usable=usable, spread=spread, wanted=wanted)
+
+
+def _with_fewer(
+    candidate: Candidate, find_refusal: Callable[[Candidate], PolicyRefusal | None]
+) -> Candidate | None:
+    """Return the candidate with as many nodes, fewer than it wants, as are not refused, or None."""
+    fewer = (replace(candidate, k=k) for k in range(candidate.least, candidate.k))
+    most = None
+    for each in takewhile(lambda it: find_refusal(it) is None, fewer):
+        most = each
+    return most

@@ -164,11 +164,9 @@ def document_of(given: dict[str, Any], now: int) -> dict[str, Any]:
     plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
     document |= given_values(given, *plain, "description")
     document |= {name: _READ[name](text) for name, text in given_values(given, *_READ).items()}
-    bounds = given_values(given, *BOUNDS)
-    if bounds:
-        document["target"] = {**(document.get("target") or {}), **_bounds(bounds)}
-    if given["budget"] is not None or given["budget_until"] is not None:
-        document["budget"] = {**(document.get("budget") or {}), **_budget(given, now)}
+    for name, members in (("target", _bounds(given)), ("budget", _budget(given, now))):
+        if members:
+            document[name] = {**(document.get(name) or {}), **members}
     if given["limits"]:
         document.setdefault("limits", {}).update(
             _unique_values(map(_limit, given["limits"]), "--limit")
@@ -219,10 +217,8 @@ def _target(text: str) -> dict[str, Any]:
 
 
 def _bounds(given: dict[str, Any]) -> dict[str, Any]:
-    return {
-        word: _fraction(value, f"--{word}") if isinstance(value, str) else value
-        for word, value in given.items()
-    }
+    lend = {} if given["lend"] is None else {"lend": _fraction(given["lend"], "--lend")}
+    return given_values(given, "borrow") | lend
 
 
 def _budget(given: dict[str, Any], now: int) -> dict[str, Any]:

@@ -118,8 +118,8 @@ def _shortcut(
         return await _measure(session, test, adapt(given))
 
     own = options("\n".join(map(cleandoc, tables)), types)
-    times = (schedule_options, samples_option)
-    shared = (_wait_option, *times, dependency_options, label_options)
+    of_schedule = (schedule_options, samples_option, dependency_options)
+    shared = (_wait_option, *of_schedule, label_options)
     seats = (context_option, seat_options) if contexts else (seat_options,)
     command = click.command(test, cls=_Shortcut, help=f"{COMMANDS[test][1]}\n\n{more}".strip())(
         apply_options(asks_node(measure), argument, own, *shared, *seats)

@@ -66,7 +66,17 @@ Allot = Callable[[int], Allotted]
 """By the beginning of an hour: what each campaign may add there (seat-µs), in serving order."""
 
 
-class Unlimited:
+class _OfHours:
+    """A rule that divides hours, and closes no instant."""
+
+    @staticmethod
+    def full_times(candidate: Candidate) -> Sequence[FullTime]:
+        """Return nothing: shares of hours bind no instant."""
+        del candidate
+        return ()
+
+
+class Unlimited(_OfHours):
     """A rule without limits; campaigns without a share take part after the first round only."""
 
     def __init__(
@@ -86,18 +96,12 @@ class Unlimited:
             return None
         return ONLY_IF_IDLE.refuse(campaign=candidate.campaign)
 
-    @staticmethod
-    def full_times(candidate: Candidate) -> Sequence[FullTime]:
-        """Return nothing: shares of hours bind no instant."""
-        del candidate
-        return ()
-
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""
         return state
 
 
-class Divided:
+class Divided(_OfHours):
     """A rule that gives each campaign its allotment and, after the first round, what is left."""
 
     def __init__(
@@ -168,12 +172,6 @@ class Divided:
             )
             known = self._full_refusals[hour] = taken, refusal
         return known[1]
-
-    @staticmethod
-    def full_times(candidate: Candidate) -> Sequence[FullTime]:
-        """Return nothing: shares of hours bind no instant."""
-        del candidate
-        return ()
 
     def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the usage that newcomers began with."""
