@@ -34,6 +34,7 @@ from node.trust.keys import NodeKey
 from node.trust.signer import Signer
 from node.trust.tokens import digest
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_S
 
 Command = Callable[..., Awaitable[Any]]
 """The command line with a node of its own: ``await ask("task", "list")``."""
@@ -84,7 +85,7 @@ async def served(
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
             signer = Signer(file, clock.now)
-            peers = Peers(session, signer, timeout_s=5)
+            peers = Peers(session, signer, PATIENCE_S)
             mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else EVERYTHING

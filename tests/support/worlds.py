@@ -70,6 +70,7 @@ from node.timetable.local_participant import LocalParticipant
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer
 from tests.support.clocks import START, ManualClock
+from tests.support.patience import PATIENCE_S
 
 ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
 """For modules with tests that use a world, because its connections outlive a test."""
@@ -349,7 +350,7 @@ class World:
         settings = Settings(name=name, state_dir=self._directory / name, **options)
         database, key = await self._lend(connections), NodeKey.generate()
         signer = Signer(key, clock.now)
-        peers = Peers(self._session, signer, timeout_s=5)
+        peers = Peers(self._session, signer, PATIENCE_S)
         node = _InProcess(
             Core(database, clock, key.identity, settings, signer),
             NodeDependencies(
