@@ -26,7 +26,7 @@ LONGEST_MS = 7_200_000
 """Milliseconds: specs allow an hour, and no single answer takes longer than twice that."""
 NOTES_MAX = 10
 
-_DURATION = re.compile(r"_ms(\.\w+)?$")
+_DURATION = re.compile(r"(?<!offset)(?<!offset_median)_ms(\.\w+)?$")  # clocks may be years apart
 _SHOWN_MAX = 40
 _NOTE_MAX = 300
 _NUMBER = re.compile(r"[-+]?\d{1,18}(?:[.,]\d{1,18})?(?:[eE][-+]?\d{1,2})?", re.ASCII)
