@@ -19,10 +19,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "interface": ("a --interface eth0 --continuous --no-wait",),
     "trace": ("192.0.2.7", "b.example --tcp --port 443 --as-numbers"),
     "mtu": ("192.0.2.7", "b.example --source b"),
-    "dns": ("www.example.org", "example.org --type MX --ask 192.0.2.53 --repeat 10m"),
+    "dns": (
+        "www.example.org",
+        "example.org --type MX --ask 192.0.2.53 --repeat 10m",
+        "www.example.org --https --ask dns.example.org",
+    ),
     "http": ("https://www.example.org/ --status 200 --text Welcome",),
     "tcp": ("b.example 443", "192.0.2.7 22 --banner"),
     "tls": ("www.example.org --days 14 --repeat 1d",),
+    "ntp": ("ntp.example.org --repeat 10m",),
     "clock": ("b", "a b --count 100"),
     "lab demo": ("", "--check"),
     "lab up": ("--nodes 3", "--nodes 2 --namespaces --delay-ms 20 --loss 0.01"),
@@ -128,6 +133,7 @@ _TABLE = rows("""
                               check the answer.
     tcp shortcuts             Measure how long TCP connections to PORT of HOST take, any host.
     tls shortcuts             Measure the TLS handshake with HOST, and look at its certificates.
+    ntp shortcuts             Measure how far the clock of the NTP server HOST is ahead of this one.
     clock shortcuts           Measure how far the clock of node B is ahead of the clock of node A
                               (default: this one).
     trace shortcuts           Find the path to HOST, any host, hop by hop.
@@ -187,7 +193,7 @@ COMMANDS = {
 """Name → module, and one-line help; in the order of completions."""
 
 GROUPS = {
-    "Measure": "rtt latency latencybg interface throughput dns http tcp tls clock trace mtu",
+    "Measure": "rtt latency latencybg interface throughput dns http tcp tls ntp clock trace mtu",
     "Look": "run schedule explain status doctor top pair capacity alert events open",
     "Plan": "task plan mesh campaign pool policy reservation simulate",
     "Fleet": "node limits test tool archive webhook",

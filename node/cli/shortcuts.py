@@ -284,9 +284,16 @@ dns = _shortcut(
     "--type TYPE  Record type: A, AAAA, MX, TXT, PTR and others [A].",
     _SOURCE,
     """
-    --ask HOST               The server to ask [the node's resolvers].
-    --port PORT              The server's port [53].
-    --tcp as protocol=tcp    Use TCP instead of UDP.
+    --ask HOST                 The server to ask [the node's resolvers].
+    --port PORT                The server's port [53; 853 with --tls, 443 with --https].
+    --tcp as protocol=tcp      Use TCP instead of UDP.
+    --tls as protocol=tls      Use TLS (DoT).
+    --https as protocol=https  Use HTTPS (DoH).
+    --path PATH                The path of the server's URL, with --https [/dns-query].
+    --server-name NAME         The name in the server's certificate [the server].
+    """,
+    _INSECURE,
+    """
     --dnssec as dnssec=true  Request signatures.
     --tries 1..10            Maximum number of tries [3].
     """,
@@ -342,6 +349,19 @@ tls = _shortcut(
     _within("Timeout of the whole request", "10s"),
     _ADDRESS,
     adapt=lambda given: {**given, "alpn": list(given["alpn"]) or None},
+    types={"PORT": _PORT},
+)
+ntp = _shortcut(
+    "ntp",
+    _host_argument,
+    "--port PORT  The server's UDP port [123].",
+    _SOURCE,
+    """
+    --count 1..100             Packets [4].
+    --interval DURATION        Time from packet to packet, at least 1s [2s].
+    --packet-timeout DURATION  A later packet counts as lost [1s].
+    """,
+    _ADDRESS,
     types={"PORT": _PORT},
 )
 clock = _shortcut(

@@ -21,6 +21,7 @@ from node.plugins.tests import (
     latency,
     latencybg,
     mtu,
+    ntp,
     rtt,
     simplestream,
     snmp,
@@ -39,6 +40,7 @@ from node.plugins.tools import (
     iperf3,
     irtt,
     mtr,
+    ntpclient,
     nuttcp,
     owping,
     ping,
@@ -58,14 +60,14 @@ from node.plugins.tools import (
 
 _TESTS: tuple[Test, ...] = (
     clock.TEST, dns.TEST, http.TEST, idle.TEST, idlebg.TEST, interface.TEST, latency.TEST,
-    latencybg.TEST, mtu.TEST, rtt.TEST, simplestream.TEST, snmp.TEST, tcp.TEST,
+    latencybg.TEST, mtu.TEST, ntp.TEST, rtt.TEST, simplestream.TEST, snmp.TEST, tcp.TEST,
     throughput.TEST, tls.TEST, trace.TEST,
 )  # fmt: skip
 _TOOLS: tuple[Tool, ...] = (
     connect.TOOL, curl.TOOL, dnspython.TOOL, fetch.TOOL, fping.TOOL, handshake.TOOL, iperf3.TOOL,
-    irtt.TOOL, mtr.TOOL, nuttcp.TOOL, owping.TOOL, ping.TOOL, ping_df.TOOL, powstream.TOOL,
-    procnet.TOOL, scamper.TOOL, simplestreamer.TOOL, sleep.TOOL, sleepbg.TOOL, snmpget.TOOL,
-    stamp.TOOL, stampbg.TOOL, tracepath.TOOL, traceroute.TOOL,
+    irtt.TOOL, mtr.TOOL, ntpclient.TOOL, nuttcp.TOOL, owping.TOOL, ping.TOOL, ping_df.TOOL,
+    powstream.TOOL, procnet.TOOL, scamper.TOOL, simplestreamer.TOOL, sleep.TOOL, sleepbg.TOOL,
+    snmpget.TOOL, stamp.TOOL, stampbg.TOOL, tracepath.TOOL, traceroute.TOOL,
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ _TESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "tls": ("dest", {}),
     "trace": ("dest", {}),
     "mtu": ("dest", {}),
+    "ntp": ("dest", {}),
     "dns": ("server", {"name": "x.example"}),
     "http": ("url", {}),
 }

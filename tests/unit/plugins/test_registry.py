@@ -24,11 +24,11 @@ def test_the_first_set() -> None:
     """The first set of tests and tools is registered under their names."""
     assert TESTS == [
         "clock", "dns", "http", "idle", "idlebg", "interface", "latency", "latencybg", "mtu",
-        "rtt", "simplestream", "snmp", "tcp", "throughput", "tls", "trace",
+        "ntp", "rtt", "simplestream", "snmp", "tcp", "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
-        "nuttcp", "owping", "ping", "ping-df", "powstream", "procnet", "scamper",
+        "ntpclient", "nuttcp", "owping", "ping", "ping-df", "powstream", "procnet", "scamper",
         "simplestreamer", "sleep", "sleepbg", "snmpget", "stamp", "stampbg", "tracepath",
         "traceroute",
     ]  # fmt: skip
@@ -47,6 +47,7 @@ def test_the_first_set() -> None:
         ("latency", "normal"),
         ("latencybg", "background-multi"),
         ("mtu", "background"),
+        ("ntp", "background"),
         ("rtt", "background"),
         ("simplestream", "background"),
         ("snmp", "background"),
