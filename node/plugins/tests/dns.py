@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host, fault_of_name, is_address
@@ -40,8 +40,12 @@ Rcode = Literal["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED
 """A server's status code of an answer."""
 
 _LABEL = re.compile(r"[A-Za-z0-9_/-]{1,63}", re.ASCII)
+_URL_PATH = re.compile(r"/[!-\"$->@-~]*", re.ASCII)
 _LONGEST_NAME = 253
 _PORT = 53
+_CERTIFIED = {"tls": 853, "https": 443}
+"""The protocols with a certificate, and their ports; over TLS port 53 is forbidden (RFC 7858)."""
+_HANDSHAKE_BYTES = 6_000
 _SHOWN = 3
 _TEXTS = frozenset({"TXT", "CAA"})
 
@@ -52,6 +56,22 @@ def _check_name(value: str) -> str:
         msg = "not a domain name: letters, digits, '-', '_' and '.' only"
         raise ValueError(fault_of_name(value) or msg)
     return value
+
+
+def _check_path(value: str) -> str:
+    if not _URL_PATH.fullmatch(value):
+        raise ValueError("not the path of a URL; write /dns-query, without a query")
+    return value
+
+
+HttpPath = Annotated[
+    str, StringConstraints(strict=True, max_length=256), AfterValidator(_check_path)
+]
+"""The path of a URL, without query and fragment."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class DnsSpec(Document):
@@ -65,8 +85,31 @@ class DnsSpec(Document):
     server: Host | None = Field(
         default=None, description="The server to ask; by default source's own resolvers in turn."
     )
-    port: AnyPort = Field(default=_PORT, description="The server's port.")
-    protocol: Literal["udp", "tcp"] = Field(default="udp", description="The transport: udp or tcp.")
+    port: AnyPort = Field(
+        default=_PORT,
+        description="The server's port; in place of 53 it is 853 for tls, and 443 for https.",
+    )
+    protocol: Literal["udp", "tcp", "tls", "https"] = Field(
+        default="udp",
+        description="The transport: udp, tcp, tls (RFC 7858), or https (RFC 8484).",
+    )
+    path: HttpPath | None = Field(
+        default=None,
+        description="The path of the server's URL, https only; by default /dns-query.",
+        exclude_if=_is_none,
+    )
+    server_name: Host | None = Field(
+        default=None,
+        description="The name to request (SNI) and to expect in the certificate, tls and https"
+        " only; by default server.",
+        exclude_if=_is_none,
+    )
+    verify: bool = Field(
+        default=True,
+        strict=True,
+        description="Whether source's system must trust the certificate; tls and https only.",
+        exclude_if=bool,
+    )
     recurse: bool = flag_field("Whether the server shall recurse.", default=True)
     dnssec: bool = flag_field("Whether to request signatures (the DO bit).")
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
@@ -92,11 +135,26 @@ class DnsSpec(Document):
     def _check_fields(self) -> DnsSpec:
         if not (self.type == "PTR" and is_address(self.name)):
             _check_name(self.name)
-        if self.server is None and self.port != _PORT:
-            raise ValueError("source's own resolvers are asked at port 53; name the server as well")
+        certified = self.protocol in _CERTIFIED
+        if self.server is None and (certified or self.port != _PORT):
+            raise ValueError(
+                "source's own resolvers are asked at port 53 over udp or tcp; name the server"
+                " as well"
+            )
+        if not certified and (self.server_name or not self.verify):
+            raise ValueError(
+                "only tls and https have a certificate: leave server_name and verify out"
+            )
+        if self.protocol != "https" and self.path is not None:
+            raise ValueError("only https has a path: leave it out")
         if self.expected is not None and self.rcode != "NOERROR":
             raise ValueError(f"an answer with {self.rcode} has no record; leave out expected")
         return self
+
+    @property
+    def server_port(self) -> int:
+        """The server's port."""
+        return _CERTIFIED.get(self.protocol, _PORT) if self.port == _PORT else self.port
 
 
 class DnsRecord(Document):
@@ -119,7 +177,7 @@ class DnsResult(Document):
     rcode: ForeignText | None = Field(description="The answer's code; null if there was no answer.")
     time_ms: NonNegative | None = Field(
         description="From the answered question until its answer, in milliseconds; over tcp,"
-        " including the connection."
+        " tls, and https including the connection and TLS."
     )
     total_ms: NonNegative = Field(description="The time of all tries, in milliseconds.")
     tries: CountField | None = Field(description="The number of tries; null if it was not told.")
@@ -150,6 +208,10 @@ class DnsTest(TargetTest):
     part_models: tuple[type[Document], ...] = (DnsResult,)
     targets = ("server",)
 
+    def target_port(self, spec: DnsSpec) -> int:
+        """Return the server's port."""
+        return spec.server_port
+
     def telling(self, spec: DnsSpec) -> str | None:
         """Return the answer: its records are told."""
         return "the answer"
@@ -159,8 +221,9 @@ class DnsTest(TargetTest):
         return None if spec.server is not None else "what this host's own resolvers answer"
 
     def expected_bytes(self, spec: DnsSpec, mbps: int | None) -> int:
-        """Return a question, and an answer of the size that resolvers accept by UDP."""
-        return _QUESTION_BYTES + _ANSWER_BYTES
+        """Return a question, an answer of the size that resolvers accept by UDP, and TLS."""
+        handshake = _HANDSHAKE_BYTES if spec.protocol in _CERTIFIED else 0
+        return _QUESTION_BYTES + _ANSWER_BYTES + handshake
 
     def shortfall(self, spec: DnsSpec, result: DnsResult) -> str | None:
         """Return how the result falls short of the spec; None if it does not."""

@@ -17,6 +17,7 @@ from node.plugins.ownprograms import MICROSECOND_NS, checking_program, result_of
 from node.plugins.reading import document_of
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
 
+_PATH = "/dns-query"
 _LOOK_UP = 2 * SECOND
 """Time for the name service, in case the server is a name."""
 
@@ -55,9 +56,13 @@ class DnspythonTool(ClientTool):
             "name": spec.name,
             "type": spec.type,
             "server": None if server is None else part.addresses.get(server, server),
-            "port": spec.port,
+            "port": spec.server_port,
             **source_arguments(part),
             "protocol": spec.protocol,
+            "server_name": spec.server_name or server,
+            "verify": spec.verify,
+            "path": spec.path or _PATH,
+            "agent": part.agent,
             "recurse": spec.recurse,
             "dnssec": spec.dnssec,
             "tries": spec.tries,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dns.flags
 import dns.message
 import dns.rcode
+import h2.config
+import h2.connection
+import h2.events
 import pytest
 
 from node.plugins.tools.programs.dns_query import resolvers
-from tests.integration.plugins.targets import answering, measured
+from tests.integration.plugins.targets import Authority, answering, measured, talking
 from tests.support.loopback import free_port
 
 ZONE = {
@@ -154,3 +161,134 @@ def test_the_hosts_resolvers() -> None:
     ]
     assert resolvers("nameserver 192.0.2.1\n" * 5) == ["192.0.2.1"] * 3
     assert resolvers("nameserver\n") == ["127.0.0.1"]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Return an authority."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@contextlib.contextmanager
+def certified(
+    context: ssl.SSLContext, talk: Callable[[ssl.SSLSocket], None]
+) -> Iterator[dict[str, Any]]:
+    """Serve TLS, calling ``talk`` for each connection; yield where to ask."""
+
+    def shake(plain: socket.socket) -> None:
+        with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as secured:
+            talk(secured)
+
+    with talking(shake) as port:
+        yield {"server": "127.0.0.1", "port": port, "server_name": "dns.example"}
+
+
+def over_tls(secured: ssl.SSLSocket) -> None:
+    """Answer one question over TLS (RFC 7858)."""
+    reply = zone(secured.recv(4096)[2:])
+    secured.sendall(len(reply).to_bytes(2) + reply)
+
+
+def _answered(path: str) -> bytes:
+    """Return the answer to the question in a path."""
+    question = path.partition("?dns=")[2]
+    return zone(base64.urlsafe_b64decode(question + "=" * (-len(question) % 4)))
+
+
+def over_http_1(
+    secured: ssl.SSLSocket, status: int = 200, kind: str = "application/dns-message"
+) -> None:
+    """Answer one request of HTTP/1.1."""
+    _, path, _ = secured.recv(4096).split(b"\r\n")[0].decode().split(" ")
+    body = _answered(path)
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    secured.sendall(head.encode() + body)
+
+
+def over_http_2(secured: ssl.SSLSocket, *, reset: bool = False) -> None:
+    """Answer one request of HTTP/2."""
+    connection = h2.connection.H2Connection(
+        h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+    )
+    connection.initiate_connection()
+    secured.sendall(connection.data_to_send())
+    while octets := secured.recv(4096):
+        for event in connection.receive_data(octets):
+            if not isinstance(event, h2.events.RequestReceived):
+                continue
+            stream = event.stream_id
+            headers = {str(name): str(value) for name, value in event.headers}
+            assert headers[":authority"].startswith("dns.example:")
+            if reset:
+                connection.reset_stream(stream)
+                continue
+            kind = ("content-type", "application/dns-message")
+            connection.send_headers(stream, [(":status", "200"), kind])
+            connection.send_data(stream, _answered(headers[":path"]), end_stream=True)
+        secured.sendall(connection.data_to_send())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "alpn", "talk"),
+    [
+        ("tls", "dot", over_tls),
+        ("https", "http/1.1", over_http_1),
+        ("https", "h2", over_http_2),
+    ],
+)
+def test_an_answer_over_tls(
+    authority: Authority, protocol: str, alpn: str, talk: Callable[[ssl.SSLSocket], None]
+) -> None:
+    """An answer over TLS, HTTP/1.1 and HTTP/2 is that of UDP, and its time has the handshake."""
+    with certified(authority.context("dns.example", alpn=alpn), talk) as place:
+        fields: dict[str, Any] = {
+            "name": "www.example",
+            "protocol": protocol,
+            "expected": "192.0.2.81",
+        }
+        run = measured("dns", "dnspython", trusting=authority.file, **place, **fields)
+    assert run.reason is None
+    result = run.result or {}
+    assert (result["rcode"], len(result["answers"]), result["tries"]) == ("NOERROR", 2, 1)
+    assert 0 < result["time_ms"] <= result["total_ms"]
+
+
+@pytest.mark.parametrize("protocol", ["tls", "https"])
+def test_a_certificate_of_somebody_else(authority: Authority, protocol: str) -> None:
+    """A certificate that is not trusted is no answer, and is not asked for again."""
+    with certified(authority.context("other.example", alpn="dot"), over_tls) as place:
+        fields: dict[str, Any] = {"name": "www.example", "protocol": protocol}
+        refused = measured("dns", "dnspython", trusting=authority.file, **place, **fields)
+        taken = measured(
+            "dns", "dnspython", verify=False, **place, name="www.example", protocol="tls"
+        )
+    assert "the certificate is not trusted: Hostname mismatch" in str(refused.reason)
+    assert (refused.result or {})["tries"] == 1
+    assert taken.reason is None
+
+
+@pytest.mark.parametrize(
+    ("alpn", "talk", "reason"),
+    [
+        ("http/1.1", lambda it: over_http_1(it, 404), "it answered with HTTP status 404"),
+        (
+            "http/1.1",
+            lambda it: over_http_1(it, kind="text/html"),
+            "it answered with text/html where application/dns-message was expected",
+        ),
+        ("http/1.1", lambda it: it.sendall(b"nonsense\r\n"), "it does not speak HTTP"),
+        ("h2", lambda it: it.sendall(bytes(9)), "it does not speak HTTP/2"),
+        ("h2", lambda it: over_http_2(it, reset=True), "it refused the request: HTTP/2 error 0"),
+        ("h2", lambda _: None, "it closed the connection without an answer"),
+    ],
+    ids=["not found", "page", "no HTTP", "no HTTP/2", "reset", "closed"],
+)
+def test_servers_that_do_not_answer_over_https(
+    authority: Authority, alpn: str, talk: Callable[[ssl.SSLSocket], None], reason: str
+) -> None:
+    """An answer that is none of DNS fails the run after all tries, and is named."""
+    with certified(authority.context("dns.example", alpn=alpn), talk) as place:
+        fields: dict[str, Any] = {"name": "www.example", "protocol": "https", "tries": 2}
+        run = measured("dns", "dnspython", trusting=authority.file, **place, **fields)
+    assert reason in str(run.reason)
+    assert (run.result or {})["tries"] == 2

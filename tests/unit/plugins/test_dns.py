@@ -60,6 +60,11 @@ def test_valid_names(name: str) -> None:
         {"rcode": "NXDOMAIN", "expected": "x"},
         {"expected": ""},
         {"protocol": "tls"},
+        {"protocol": "quic"},
+        {"server": "b.example", "path": "/dns-query"},
+        {"server": "b.example", "protocol": "https", "path": "x?a=b"},
+        {"server": "b.example", "protocol": "tcp", "server_name": "c.example"},
+        {"server": "b.example", "verify": False},
         {"answers_min": 101},
     ],
 )
@@ -78,6 +83,18 @@ def test_the_arguments_of_the_program() -> None:
     assert params["first_ns"] == part.starts * 1000
     assert command.waits_itself
     assert json.loads(TOOL.command(context("dns")).argv[-1])["server"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "port"),
+    [({}, 53), ({"protocol": "tls"}, 853), ({"protocol": "https"}, 443), ({"port": 5353}, 5353)],
+)
+def test_the_port_is_that_of_the_protocol(fields: dict[str, Any], port: int) -> None:
+    """Each protocol has its port, which is what the rules of targets are asked about."""
+    part = context("dns", server="b.example", **fields)
+    arguments = json.loads(TOOL.command(part).argv[-1])
+    assert (arguments["port"], TEST.target_port(part.spec)) == (port, port)
+    assert arguments["server_name"] == "b.example"
 
 
 def test_the_booked_time() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 _RESOLVERS = Path("/etc/resolv.conf")
 _SERVERS_MAX = 3  # as many as the C library uses
 _ANSWERS_MAX = 100
+_HTTPS = 443
+_ANSWER = "there was no answer"
 _PAYLOAD_BYTES = 1232  # fits every path unfragmented; recommended by DNS flag day 2020
+
+
+_FAULTS = (OSError, EOFError, ValueError, dns.exception.DNSException, target.TargetUnreachable)
 
 
 def resolvers(text: str) -> list[str]:
@@ -55,6 +61,7 @@ class DnsQuestion:
         """Store the arguments of :func:`measure`; nothing is sent yet."""
         self._arguments = arguments
         self._rules = rules
+        self._context = _context(arguments)
         self._result: dict[str, Any] = {"tries": 0}
 
     def run(self) -> dict[str, Any]:
@@ -99,47 +106,105 @@ class DnsQuestion:
             asked_ns = time.monotonic_ns()
             try:
                 answer = self._ask(family, address, message)
-            except (dns.exception.Timeout, TimeoutError):
-                waited_s = self._arguments["timeout_ns"] / stamp_endpoint.SECOND_NS
-                reason = target.TargetUnreachable(
-                    f"{target.place(address)} did not answer within {waited_s:g} s"
-                )
-            except OSError as fault:
-                reason = target.TargetUnreachable(
-                    f"{target.place(address)}: {target.system_error_text(fault)}"
-                )
-            except EOFError:
-                reason = target.TargetUnreachable(f"{target.place(address)} closed the connection")
-            except (dns.exception.DNSException, ValueError) as fault:
-                reason = target.TargetUnreachable(
-                    f"{target.place(address)} sent a malformed answer: {type(fault).__name__}"
-                )
+            except target.Distrusted as fault:
+                raise target.TargetUnreachable(
+                    f"{target.place(address)}: the certificate is not trusted: {fault}"
+                ) from None
+            except _FAULTS as fault:
+                reason = self._reason(fault, address)
             else:
                 self._result["time_ns"] = time.monotonic_ns() - asked_ns
                 self._result |= _parse_answer(answer)
                 return
         raise reason
 
+    def _reason(
+        self, fault: Exception, address: stamp_endpoint.SocketAddress
+    ) -> target.TargetUnreachable:
+        """Return why a try has no answer."""
+        place = target.place(address)
+        match fault:
+            case dns.exception.Timeout() | TimeoutError():
+                waited_s = self._arguments["timeout_ns"] / stamp_endpoint.SECOND_NS
+                text = f"{place} did not answer within {waited_s:g} s"
+            case target.TargetUnreachable():
+                text = f"{place}: {fault}"
+            case OSError():
+                text = f"{place}: {target.system_error_text(fault)}"
+            case EOFError():
+                text = f"{place} closed the connection"
+            case _:
+                text = f"{place} sent a malformed answer: {type(fault).__name__}"
+        return target.TargetUnreachable(text)
+
     def _ask(
         self, family: int, address: stamp_endpoint.SocketAddress, message: dns.message.QueryMessage
     ) -> dns.message.Message:
-        timeout_s = self._arguments["timeout_ns"] / stamp_endpoint.SECOND_NS
-        until_s = time.monotonic() + timeout_s
-        over_tcp = self._arguments["protocol"] == "tcp"
-        kind = socket.SOCK_STREAM if over_tcp else socket.SOCK_DGRAM
-        with target.endpoint_of(family, kind, self._arguments) as endpoint:
-            endpoint.settimeout(timeout_s)
+        deadline = target.Deadline(self._arguments["timeout_ns"])
+        kind = socket.SOCK_DGRAM if self._arguments["protocol"] == "udp" else socket.SOCK_STREAM
+        with contextlib.ExitStack() as opened:
+            endpoint = opened.enter_context(target.endpoint_of(family, kind, self._arguments))
+            endpoint.settimeout(deadline.left(_ANSWER))
             # Also for UDP: this reports ICMP errors, and filters packets of other senders.
             endpoint.connect(address)
-            endpoint.settimeout(0)
-            left_s = max(0.0, until_s - time.monotonic())
-            where, port = address[0], address[1]
-            if over_tcp:
-                return dns.query.tcp(message, where, left_s, port, sock=endpoint)
-            return dns.query.udp(
-                message, where, left_s, port, sock=endpoint, ignore_unexpected=True,
-                ignore_errors=True,
-            )  # fmt: skip
+            if self._context is not None:
+                name = self._arguments["server_name"]
+                secured = target.secure(self._context, endpoint, name, deadline)
+                endpoint = opened.enter_context(secured)
+            return self._exchange(endpoint, address, message, deadline)
+
+    def _exchange(
+        self,
+        endpoint: socket.socket,
+        address: stamp_endpoint.SocketAddress,
+        message: dns.message.QueryMessage,
+        deadline: target.Deadline,
+    ) -> dns.message.Message:
+        """Send the query on a connected socket, and return the answer."""
+        if isinstance(endpoint, ssl.SSLSocket) and self._arguments["protocol"] == "https":
+            message.id = 0  # so that caches on the way know it again (RFC 8484, section 4.1)
+            name, path, agent = (self._arguments[it] for it in ("server_name", "path", "agent"))
+            https = _load_https()
+            resource = https.Resource(_authority(name, address[1]), path, agent)
+            octets = https.exchange(endpoint, resource, message.to_wire(), deadline)
+            answer = dns.message.from_wire(octets)
+            if not message.is_response(answer):
+                raise dns.query.BadResponse
+            return answer
+        left_s, where, port = deadline.left(_ANSWER), address[0], address[1]
+        endpoint.settimeout(0)
+        if endpoint.type == socket.SOCK_STREAM:
+            return dns.query.tcp(message, where, left_s, port, sock=endpoint)
+        return dns.query.udp(
+            message, where, left_s, port, sock=endpoint, ignore_unexpected=True, ignore_errors=True
+        )
+
+
+def _context(arguments: stamp_endpoint.Arguments) -> ssl.SSLContext | None:
+    """Return the settings of TLS; None over UDP and TCP."""
+    if arguments["protocol"] not in {"tls", "https"}:
+        return None
+    context = target.judging_context()
+    if not arguments["verify"]:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(
+        [*_load_https().PROTOCOLS] if arguments["protocol"] == "https" else ["dot"]
+    )
+    return context
+
+
+def _load_https() -> Any:
+    """Return the module that asks over HTTPS. Loading it takes 40 ms, which others need not."""
+    from node.plugins.tools.programs import dns_over_https  # noqa: PLC0415 - see above
+
+    return dns_over_https
+
+
+def _authority(host: str, port: int) -> str:
+    """Return a host as in a URL: with its port, unless that is the usual one."""
+    named = stamp_endpoint.host_and_port(host, port)
+    return named.removesuffix(f":{_HTTPS}") if port == _HTTPS else named
 
 
 def _load_parsers(kind: str) -> None:
@@ -201,9 +266,11 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
     Arguments: ``name``, ``type``, ``server`` (an address or a name; null: this host's resolvers in
     turn), ``port``, ``ip_version`` (4, 6 or null), ``device``, ``source`` (the address to send
-    from, or null), ``protocol`` (udp or tcp), ``recurse``, ``dnssec`` (whether to request
-    signatures), ``tries``, ``timeout_ns`` (of each try), ``lookup_ns`` (for the server's name),
-    ``first_ns`` (the instant to begin), ``private`` (see :class:`.target.Private`).
+    from, or null), ``protocol`` (udp, tcp, tls, or https), ``server_name`` (in the certificate),
+    ``verify`` (whether it must be trusted), ``path`` and ``agent`` (of https), ``recurse``,
+    ``dnssec`` (whether to request signatures), ``tries``, ``timeout_ns`` (of each try),
+    ``lookup_ns`` (for the server's name), ``first_ns`` (the instant to begin), ``private`` (see
+    :class:`.target.Private`).
     Result: the server asked last, tries, nanoseconds of the answered try and in all, the code, the
     flags and the records of the answer; ``failure`` if there was none.
     """

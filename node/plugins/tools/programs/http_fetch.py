@@ -8,7 +8,6 @@ its own; no proxy is used, and no cookies are kept.
 from __future__ import annotations
 
 import http.client
-import io
 import ssl
 import sys
 import time
@@ -30,33 +29,6 @@ _PIECE_BYTES = 65_536
 _URL_MAX = 4000
 _URL_CHARACTERS = "%!#$&'()*+,/:;=?@[]~"  # RFC 3986: reserved and unreserved
 _SPACE, _DELETE = 0x20, 0x7F
-
-
-class _Wire(io.RawIOBase):
-    """The receiving side of a connection: records the first byte's time, enforces the deadline."""
-
-    def __init__(self, endpoint: Any, deadline: target.Deadline) -> None:
-        self._endpoint = endpoint
-        self._deadline = deadline
-        self.first_ns: int | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        waited_for = "the answer was not complete" if self.first_ns else "there was no answer"
-        self._endpoint.settimeout(self._deadline.left(waited_for))
-        try:
-            count: int = self._endpoint.recv_into(buffer)
-        except TimeoutError:
-            raise self._deadline.over(waited_for) from None
-        if self.first_ns is None:
-            self.first_ns = time.monotonic_ns()
-        return count
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        """Return a reader of bytes: the parser of answers calls this method of a socket."""
-        return io.BufferedReader(self, _PIECE_BYTES)
 
 
 class Fetch:
@@ -156,7 +128,7 @@ class Fetch:
         endpoint.settimeout(self._deadline.left("the request could not be sent"))
         sending_ns = time.monotonic_ns()
         endpoint.sendall(self._request(parts))
-        wire = _Wire(endpoint, self._deadline)
+        wire = target.Wire(endpoint, self._deadline)
         answer = http.client.HTTPResponse(wire, method=self._arguments["method"])  # type: ignore[arg-type]
         with answer:
             try:

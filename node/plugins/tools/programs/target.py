@@ -6,6 +6,7 @@ A failure of the target is a result of its own; :class:`TargetUnreachable` holds
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import socket
 import ssl
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Address = tuple[int, SocketAddress]
 """A family and a socket address."""
 
+_PIECE_BYTES = 65_536
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 
@@ -78,6 +80,39 @@ class Deadline:
     def over(self, waited_for: str) -> TargetUnreachable:
         """Return the reason that it took too long."""
         return TargetUnreachable(f"{waited_for} within {self._allowed_s:g} s")
+
+
+class Wire(io.RawIOBase):
+    """The receiving side of a connection: records the first byte's time, enforces the deadline."""
+
+    def __init__(self, endpoint: socket.socket, deadline: Deadline) -> None:
+        """Read from a connected socket until the deadline."""
+        self._endpoint = endpoint
+        self._deadline = deadline
+        self.first_ns: int | None = None
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has come into the buffer, and return how many bytes; 0 at the end.
+
+        :raises TargetUnreachable: the deadline is over.
+        """
+        waited_for = "the answer was not complete" if self.first_ns else "there was no answer"
+        self._endpoint.settimeout(self._deadline.left(waited_for))
+        try:
+            count = self._endpoint.recv_into(buffer)
+        except TimeoutError:
+            raise self._deadline.over(waited_for) from None
+        if self.first_ns is None:
+            self.first_ns = time.monotonic_ns()
+        return count
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return a reader of bytes: the parser of answers calls this method of a socket."""
+        return io.BufferedReader(self, _PIECE_BYTES)
 
 
 def system_error_text(fault: OSError) -> str:
