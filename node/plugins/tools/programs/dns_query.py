@@ -148,6 +148,8 @@ class DnsQuestion:
             # Also for UDP: this reports ICMP errors, and filters packets of other senders.
             endpoint.connect(address)
             if self._context is not None:
+                # Otherwise the query waits until TLS's last message has been acknowledged.
+                endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 name = self._arguments["server_name"]
                 secured = target.secure(self._context, endpoint, name, deadline)
                 endpoint = opened.enter_context(secured)
