@@ -1954,7 +1954,7 @@ CREATE TYPE archived_runs AS ENUM ('succeeded', 'failed', 'all');
 CREATE TYPE archiving_state AS ENUM (
     'waiting',    -- to be delivered, for the first time or again
     'delivered',  -- the destination has it
-    'parked'      -- rejected, or retried without success for a day: waits for a person
+    'parked'      -- rejected, or retried without success for a day: waits for a person, or for a sign of the destination
 );
 
 CREATE TABLE destination (
@@ -2019,8 +2019,10 @@ CREATE TABLE archiving (
     first_tried_at timestamptz,
     tried_at timestamptz,
     last_error text,
+    given_up boolean NOT NULL DEFAULT false,
     UNIQUE NULLS NOT DISTINCT (run_id, archive_id, interval_number, edition),
-    CHECK ((state = 'waiting') = (next_at IS NOT NULL))
+    CHECK ((state = 'waiting') = (next_at IS NOT NULL)),
+    CONSTRAINT archiving_given_up_parked CHECK (state = 'parked' OR NOT given_up)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE archiving IS
 'The outbox of results: one row per archive for each outcome of a run, and for each merged interval; inserted in the same
@@ -2032,9 +2034,12 @@ COMMENT ON COLUMN archiving.outcome IS 'The state of the run at that outcome; fo
 COMMENT ON COLUMN archiving.series IS 'The task, if the destination is ordered: its results are delivered in order.';
 COMMENT ON COLUMN archiving.taken IS 'Whether it is being delivered; it is retried at next_at if no outcome is recorded.';
 COMMENT ON COLUMN archiving.attempts IS 'Number of failed attempts.';
+COMMENT ON COLUMN archiving.given_up IS
+'It was parked after a day of attempts: it is delivered once its destination accepts anything again.';
 CREATE INDEX archiving_due ON archiving (destination_id, next_at, number) WHERE state = 'waiting';
 CREATE INDEX archiving_series ON archiving (destination_id, series, number) WHERE state = 'waiting' AND series IS NOT NULL;
 CREATE INDEX archiving_parked ON archiving (destination_id, number) WHERE state = 'parked';
+CREATE INDEX archiving_given_up ON archiving (destination_id, number) WHERE given_up;
 CREATE INDEX archiving_archive ON archiving (archive_id, number);
 COMMENT ON INDEX archiving_due IS 'Excludes parked and delivered rows, so that they do not slow down the search for work.';
 

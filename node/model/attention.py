@@ -190,7 +190,7 @@ def _backlog_attention(backlog: BacklogStatus | None) -> Iterator[Attention]:
     if backlog is not None and backlog.results_parked:
         yield Attention(
             subject="archives",
-            what=f"{backlog.results_parked} results could not be delivered, and are not tried "
-            "again by themselves",
+            what=f"{backlog.results_parked} results could not be delivered: those that were "
+            "refused wait for you, the others for their destination",
             command="parley archive backlog",
         )

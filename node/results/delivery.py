@@ -2,8 +2,10 @@
 
 A worker takes what is due in batches until there is no more, so that destinations do not delay each
 other. If a whole batch fails with a retriable error, the destination rests for a minute; as soon as
-it accepts something again, all failed deliveries become due. A delivery that was accepted but not
-recorded, because the service was killed in between, is repeated under the same key.
+it accepts something again, all failed deliveries become due, and so do those that were given up
+after a day. Where nothing else is delivered, one of them is tried each hour, as long as their runs
+are kept. A delivery that was accepted but not recorded, because the service was killed in between,
+is repeated under the same key.
 """
 
 from __future__ import annotations
@@ -158,6 +160,7 @@ class ResultDeliverer:
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, _Open] = {}
         self._places = asyncio.Semaphore(WORKERS_MAX)
+        self._probed_at: int | None = None
 
     def on_notice(self, notice: Notice) -> None:
         """Wake up if a notice says that results can be delivered.
@@ -219,6 +222,9 @@ class ResultDeliverer:
         """Start a worker for each destination with something due; return seconds until the next."""
         now, elapsed = self._clock.now(), self._clock.monotonic()
         async with self._database.connection() as connection:
+            if self._probed_at is None or elapsed - self._probed_at >= archiving.HOURLY:
+                await archives.probe(connection, now)
+                self._probed_at = elapsed
             due = await archives.next_due_by_destination(connection, list(self._workers))
         pauses = []
         for destination, at in due.items():
@@ -422,11 +428,13 @@ class ResultDeliverer:
         now, ahead = self._clock.now(), self._steps.ahead
         settled = [_settlement(item, outcomes.get(item.number), now, ahead) for item in items]
         accepted = any(each.status is DeliveryStatus.ACCEPTED for each in outcomes.values())
+        # A process that began since does not know that the destination has failed.
+        failed_before = opened.failing or any(item.row["attempts"] for item in items)
         errors = [each.error for each in settled if each.failed and each.error is not None]
         parked = sum(each.state == "parked" for each in settled)
         async with self._database.transaction() as connection:
             await archives.settle(connection, now, settled)
-            if accepted and opened.failing:
+            if accepted and failed_before:
                 await archives.hasten(connection, destination, now)
             if errors:
                 await archives.keep_error(connection, destination, errors[-1], now)
@@ -510,7 +518,8 @@ def _settlement(
     if next_at is None:
         ttl = None if expires_at is None else times.duration_text(item.row["form"]["ttl"])
         after = "a day" if ttl is None else f"its ttl, {ttl}"
-        return DeliverySettlement(item.number, "parked", None, f"given up after {after}: {reason}")
+        error = f"given up after {after}: {reason}"
+        return DeliverySettlement(item.number, "parked", None, error, given_up=ttl is None)
     return DeliverySettlement(item.number, "waiting", next_at, reason)
 
 

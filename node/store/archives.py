@@ -47,12 +47,16 @@ class KeptArchive:
 
 @dataclass(frozen=True)
 class DeliverySettlement:
-    """The result of one delivery; ``next_at`` is set if it waits for another attempt."""
+    """The result of one delivery; ``next_at`` is set if it waits for another attempt.
+
+    ``given_up``: it is parked, and delivered once its destination accepts anything again.
+    """
 
     number: int
     state: str
     next_at: int | None
     error: str | None
+    given_up: bool = False
 
     @property
     def failed(self) -> bool:
@@ -170,6 +174,7 @@ async def settle(connection: Connection, now: int, settled: Sequence[DeliverySet
         [one.next_at for one in settled],
         [one.error for one in settled],
         [one.failed for one in settled],
+        [one.given_up for one in settled],
     )
 
 
@@ -180,10 +185,13 @@ supersede: Query[[Sequence[int]], None] = _SQL.command("supersede")
 """Delete deliveries whose outcome is not the latest of its run; the latest has its own."""
 
 hasten: Query[[int, int], None] = _SQL.command("hasten")
-"""Make the deliveries due that this destination did not accept before.
+"""Make the deliveries due that this destination did not accept before, also those given up.
 
 Takes ``destination``, ``now``.
 """
+
+probe: Query[[int], None] = _SQL.command("probe")
+"""Make the oldest delivery due of each destination of which all have been given up."""
 
 keep_error: Query[[int, str, int], None] = _SQL.command("keep_error")
 """Store the last error of a destination. Takes ``destination``, ``error``, ``now``."""

@@ -84,7 +84,10 @@ class BacklogStatus(Document):
 
     messages: int = Field(description="Messages to other nodes, not yet acknowledged.")
     results_waiting: int = Field(description="Results to be delivered to archives.")
-    results_parked: int = Field(description="Results that are delivered only when told to.")
+    results_parked: int = Field(
+        description="Results that were refused, which are delivered only when told to, and"
+        " those given up after a day, which are delivered once their destination accepts anything."
+    )
 
 
 class RunsStatus(Document):

@@ -817,3 +817,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
+
+-- What was given up for lost after a day is delivered once its destination accepts anything again. What was parked before
+-- by an older version says so in its error.
+ALTER TABLE archiving ADD COLUMN given_up boolean NOT NULL DEFAULT false;
+UPDATE archiving SET given_up = true WHERE state = 'parked' AND last_error LIKE 'given up after a day: %';
+ALTER TABLE archiving ADD CONSTRAINT archiving_given_up_parked CHECK (state = 'parked' OR NOT given_up);
+COMMENT ON COLUMN archiving.given_up IS
+'It was parked after a day of attempts: it is delivered once its destination accepts anything again.';
+CREATE INDEX archiving_given_up ON archiving (destination_id, number) WHERE given_up;

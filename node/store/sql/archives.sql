@@ -157,13 +157,14 @@ UPDATE archiving
 SET
     state = said.state::archiving_state,
     taken = false,
+    given_up = said.given_up,
     attempts = archiving.attempts + said.failed::integer,
     next_at = said.next_at,
     first_tried_at = coalesce(archiving.first_tried_at, $2),
     tried_at = $2,
     last_error = coalesce(said.error, archiving.last_error)
-FROM unnest($1::bigint [], $3::text [], $4::timestamptz [], $5::text [], $6::boolean [])
-    AS said (number, state, next_at, error, failed)
+FROM unnest($1::bigint [], $3::text [], $4::timestamptz [], $5::text [], $6::boolean [], $7::boolean [])
+    AS said (number, state, next_at, error, failed, given_up)
 WHERE archiving.number = said.number AND archiving.state = 'waiting';
 
 -- unclaim --
@@ -175,9 +176,33 @@ UPDATE archiving SET taken = false, next_at = $2 WHERE number = ANY($1::bigint [
 DELETE FROM archiving WHERE number = ANY($1::bigint []);
 
 -- hasten --
--- The destination accepts results again: failed deliveries need not wait out their pause.
-UPDATE archiving SET next_at = $2
-WHERE destination_id = $1 AND state = 'waiting' AND attempts > 0 AND NOT taken AND next_at > $2;
+-- The destination accepts results again: failed deliveries need not wait out their pause, and those that were given up have
+-- a new day of attempts.
+UPDATE archiving
+SET
+    state = 'waiting', next_at = $2, given_up = false,
+    first_tried_at = CASE WHEN state = 'waiting' THEN first_tried_at END
+WHERE
+    destination_id = $1
+    AND (given_up OR (state = 'waiting' AND attempts > 0 AND NOT taken AND next_at > $2));
+
+-- probe --
+-- The oldest delivery that was given up, where nothing waits: whether its destination accepts anything again. It is given up
+-- again after one attempt.
+UPDATE archiving
+SET state = 'waiting', next_at = $1, given_up = false
+FROM destination
+CROSS JOIN LATERAL (
+    SELECT given_up.number FROM archiving AS given_up
+    WHERE given_up.destination_id = destination.id AND given_up.given_up
+    ORDER BY given_up.number
+    LIMIT 1
+) AS oldest
+WHERE
+    archiving.number = oldest.number
+    AND NOT EXISTS (
+        SELECT FROM archiving AS waits WHERE waits.destination_id = destination.id AND waits.state = 'waiting'
+    );
 
 -- archivings --
 -- For people: newest first; each filter may be null.
@@ -209,7 +234,7 @@ LIMIT $7;
 -- Due now, with a new day of attempts.
 WITH due AS (
     UPDATE archiving
-    SET state = 'waiting', taken = false, attempts = 0, first_tried_at = NULL, next_at = $5
+    SET state = 'waiting', taken = false, attempts = 0, first_tried_at = NULL, next_at = $5, given_up = false
     WHERE
         state IN ('parked', 'waiting') AND NOT taken
         AND ($1::text IS NULL OR archive_id IN (SELECT id FROM archive WHERE name = $1 AND removed_at IS NULL))

@@ -176,6 +176,64 @@ async def test_pauses_grow_to_an_hour_and_end_after_a_day(a: Office, clock: Manu
     )
 
 
+async def _give_up(a: Office, taker: Receiver, clock: ManualClock, runs: int) -> None:
+    """End runs whose archive is away for longer than a day."""
+    taker.answer = refuses(503)
+    await a.ended(runs)
+    while await a.states() != {"parked": runs}:
+        await a.result_delivery.run_once()
+        clock.advance(times.HOUR)
+    taker.answer = lambda _: web.Response()
+    taker.posted.clear()
+
+
+async def test_what_was_given_up_is_delivered_with_the_next_result(
+    a: Office, taker: Receiver, clock: ManualClock
+) -> None:
+    """An archive that was away for days gets all of it with the next result that it accepts."""
+    await a.archive("all", "http", {"url": taker.url})
+    await _give_up(a, taker, clock, 3)
+    clock.advance(2 * times.DAY)
+    await a.ended()
+    await a.result_delivery.run_once()
+    await a.result_delivery.run_once()
+    assert await a.states() == {"delivered": 4}
+
+
+async def test_what_was_given_up_is_tried_each_hour(
+    a: Office, taker: Receiver, clock: ManualClock
+) -> None:
+    """Without new results one delivery in an hour finds out whether the archive is back."""
+    await a.archive("all", "http", {"url": taker.url})
+    await _give_up(a, taker, clock, 3)
+    taker.answer = refuses(503)
+    for _ in range(6):
+        clock.advance(10 * times.MINUTE)
+        await a.result_delivery.run_once()
+    assert (len(taker.documents), await a.states()) == (1, {"parked": 3})
+    taker.answer = lambda _: web.Response()
+    clock.advance(times.HOUR)
+    await a.result_delivery.run_once()
+    await a.result_delivery.run_once()
+    assert await a.states() == {"delivered": 3}
+
+
+async def test_what_was_refused_stays_parked(
+    a: Office, taker: Receiver, clock: ManualClock
+) -> None:
+    """A refused result is not tried again by itself, whatever its archive accepts."""
+    await a.archive("all", "http", {"url": taker.url})
+    taker.answer = refuses(404)
+    await a.ended()
+    await a.result_delivery.run_once()
+    taker.answer = lambda _: web.Response()
+    clock.advance(times.DAY)
+    await a.ended()
+    await a.result_delivery.run_once()
+    await a.result_delivery.run_once()
+    assert await a.states() == {"delivered": 1, "parked": 1}
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 async def test_temporary_failures_are_retried(a: Office, taker: Receiver, status: int) -> None:
     """A temporarily failing server gets the result later, and its message is kept."""
