@@ -114,6 +114,7 @@ CASES: Sequence[tuple[str, str, Mapping[str, Any], Sequence[Must]]] = (
         _ONE_WAY,
     ),
     ("clock", "stamp", {**_BOTH}, _ASKED),
+    ("ntp", "ntpclient", {"dest": "b.example", "interval": "PT1S"}, _ASKED),
     ("trace", "traceroute", _HOPS, (*_PATH[:9], REFUSED)),
     ("trace", "mtr", _HOPS, (*_PATH[:9], ANY)),  # it does not report why hops refuse
     ("trace", "tracepath", _HOPS, (*_PATH[:9], REFUSED)),

@@ -68,6 +68,7 @@ def cases() -> Iterator[Case]:
         *_latencies(),
         *_streams(),
         *_clocks(),
+        *_times(),
         *_questions(),
         *_pages(),
         *_connections(),
@@ -191,6 +192,23 @@ def _compare_clocks(case: Case, truth: Truth, trial: Trial) -> Figures:
     return {
         "offset_ms": (0.0, result["offset_ms"]),
         "bound_ms": (case.wan.delay_ms, result["bound_ms"]),
+    }
+
+
+def _times() -> Iterator[Case]:
+    spec = {"dest": "b.example", "count": 4, "interval": "PT1S"}
+    for wan, ip_version in _paths(_WHOLE):
+        yield Case(
+            "ntp", "ntpclient", spec | {"ip_version": ip_version}, wan, ip_version, _compare_times
+        )
+
+
+def _compare_times(case: Case, truth: Truth, trial: Trial) -> Figures:
+    """Compare the offset, 0 as both ends have one clock, and the round trip."""
+    result = _result(trial)
+    return {
+        "offset_ms": (0.0, result["offset_ms"]),
+        "round_trip_median_ms": (_round_trip(case), result["round_trip_ms"]["median"]),
     }
 
 

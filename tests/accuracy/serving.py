@@ -1,7 +1,7 @@
-"""A web server with short, immediate answers: ``python -m tests.accuracy.serving DIR``.
+"""A server with short, immediate answers: ``python -m tests.accuracy.serving DIR``.
 
 It speaks HTTP on port 80 and, with a certificate that :data:`TRUSTED` in ``DIR`` vouches for, HTTPS
-on port 443. It prints ``ready`` when it listens.
+on port 443; it tells this host's time over NTP. It prints ``ready`` when it listens.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
+from typing import cast
 
 from tests.integration.plugins.targets import Authority
+from tests.support import ntp_server
 
 NAME = "www.example"
 READY = b"ready\n"
@@ -28,8 +30,22 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.close()
 
 
+class TimeServer(asyncio.DatagramProtocol):
+    """Answers each packet with this host's time."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the socket."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Answer a packet."""
+        self._transport.sendto(ntp_server.answer(data), addr)
+
+
 async def main(folder: Path) -> None:
     """Serve until the process is ended."""
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(TimeServer, local_addr=("::", 123))  # takes IPv4, too
     await asyncio.start_server(answer, port=80)
     await asyncio.start_server(answer, port=443, ssl=Authority(folder).context(NAME))
     sys.stdout.write(READY.decode())

@@ -86,7 +86,7 @@ async def served(
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
             signer = Signer(file, clock.now)
             peers = Peers(session, signer, PATIENCE_S)
-            mailboxes = Mailboxes(clock, 5)
+            mailboxes = Mailboxes(clock, PATIENCE_S)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else EVERYTHING
             core = Core(database, clock, key.identity, settings, signer)

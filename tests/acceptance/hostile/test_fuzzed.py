@@ -86,6 +86,7 @@ SPECS: dict[str, Json] = {
     "clock": {"dest": "b"},
     "dns": {"name": "www.example"},
     "http": {"url": "http://127.0.0.1:9/"},
+    "ntp": {"dest": "127.0.0.1"},
     "tcp": {"dest": "127.0.0.1", "port": 9},
     "tls": {"dest": "127.0.0.1"},
     "idle": {},

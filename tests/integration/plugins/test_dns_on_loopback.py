@@ -228,6 +228,14 @@ def over_http_2(secured: ssl.SSLSocket, *, reset: bool = False) -> None:
         secured.sendall(connection.data_to_send())
 
 
+def said(secured: ssl.SSLSocket, octets: bytes) -> None:
+    """Answer these octets to whatever is asked, and close the connection in order."""
+    secured.recv(4096)
+    secured.sendall(octets)
+    with contextlib.suppress(OSError):
+        secured.unwrap()
+
+
 @pytest.mark.parametrize(
     ("protocol", "alpn", "talk"),
     [
@@ -276,10 +284,10 @@ def test_a_certificate_of_somebody_else(authority: Authority, protocol: str) -> 
             lambda it: over_http_1(it, kind="text/html"),
             "it answered with text/html where application/dns-message was expected",
         ),
-        ("http/1.1", lambda it: it.sendall(b"nonsense\r\n"), "it does not speak HTTP"),
-        ("h2", lambda it: it.sendall(bytes(9)), "it does not speak HTTP/2"),
+        ("http/1.1", lambda it: said(it, b"nonsense\r\n"), "it does not speak HTTP"),
+        ("h2", lambda it: said(it, bytes(9)), "it does not speak HTTP/2"),
         ("h2", lambda it: over_http_2(it, reset=True), "it refused the request: HTTP/2 error 0"),
-        ("h2", lambda _: None, "it closed the connection without an answer"),
+        ("h2", lambda it: said(it, b""), "it closed the connection without an answer"),
     ],
     ids=["not found", "page", "no HTTP", "no HTTP/2", "reset", "closed"],
 )
