@@ -4,7 +4,7 @@ The results are shown to people (the page, ``/v1/nodes``, ``/metrics``), and mes
 answers again are sent at once. The check also learns a node's attributes, which decide to which
 pools it belongs, and its addresses, unless they clash with another node's name. It decides nothing
 else: a node is asked whether it can take part. A node in pull mode is not asked: it is up as long
-as it polls.
+as it polls. Who is looked at in a round, :mod:`node.model.looks` says.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import structlog
 
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
+from node.model import looks
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
 from node.model.naming import find_clash
 from node.model.nodekinds import NodeKind
@@ -77,9 +78,11 @@ class PeerMonitor:
         self._greet = greet
         self._free_time = free_time
         self._host_states = host_states
+        self._looked_at: dict[str, int] = {}
+        """By identity, the monotonic time of the last look in a round (µs)."""
 
     async def run_once(self) -> None:
-        """Ask all nodes at once, and store which ones answered, and how full all are.
+        """Ask the nodes of a round at once, and store which ones answered, and how full they are.
 
         A lead knows its own host as it knows others: what other leads have booked there counts.
         """
@@ -87,9 +90,26 @@ class PeerMonitor:
         own = await self._free_time()
         async with self._database.connection() as connection:
             await nodes.keep_figures(connection, self._directory.self.identity, own)
+        others = [it for it in self._directory.all if not it.is_self and not _is_unseen(it)]
         await self._look_at(
-            [known for known in self._directory.all if not known.is_self and not _is_unseen(known)]
+            [
+                *(it for it in others if it.url is None),
+                *await self._in_this_round([it for it in others if it.url is not None]),
+            ]
         )
+
+    async def _in_this_round(self, others: Sequence[KnownNode]) -> Sequence[KnownNode]:
+        """Return the nodes to ask in this round, and note that they are."""
+        partners: frozenset[str] = frozenset()
+        if len(others) > looks.ROUND_MAX:
+            async with self._database.connection() as connection:
+                partners = frozenset(await nodes.partners(connection))
+        now = self._clock.monotonic()
+        new = now - looks.SELDOM
+        self._looked_at = {it.identity: self._looked_at.get(it.identity, new) for it in others}
+        chosen = looks.in_this_round(others, lambda it: it.identity, partners, self._looked_at, now)
+        self._looked_at |= dict.fromkeys((it.identity for it in chosen), now)
+        return chosen
 
     async def look_at(self, identity: str) -> None:
         """Ask one node now, and store whether it answered, and knows this one."""

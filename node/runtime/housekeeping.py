@@ -22,13 +22,14 @@ from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
+from node.model import looks, times
 from node.model.errors import ParleyError, reason_of
 from node.runtime.clock import Clock
 
 SETTLE_S = 1
 END_S = 2
 FOLLOWERS_S = 10
-PEERS_S = 15
+PEERS_S = looks.ROUND // times.SECOND
 SUMS_S = 5
 WATCHDOG_S = 10
 CLOCK_S = 1

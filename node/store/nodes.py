@@ -184,6 +184,9 @@ lock_outside: Query[[str], None] = _SQL.command("lock_outside")
 note_heard: Query[[Sequence[str], int], None] = _SQL.command("heard")
 """Record that these nodes have spoken: sent a signed request, or answered one."""
 
+partners: Query[[], list[str]] = _SQL.column("partners")
+"""The identities of the nodes with which open tasks are shared."""
+
 silent_leads: Query[[int], list[tuple[str, str, int]]] = _SQL.rows("silent_leads", as_tuple)
 """The other nodes that lead open tasks here and were last heard of before that instant.
 

@@ -274,6 +274,9 @@ lock_open_with: Query[[str, str, int], list[UUID]] = _SQL.column("lock_open_with
 Takes ``lead``, ``participant``, ``at_most``.
 """
 
+leading_here: Query[[], list[str]] = _SQL.column("leading_here")
+"""The identities of the nodes that lead open tasks here."""
+
 open_tasks_of: Query[[str], list[UUID]] = _SQL.column("open_of")
 """The open tasks of another lead, in order."""
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 
+from node.model import looks
 from node.model.errors import NotAllowed, ParleyError
 from node.model.features import Feature, has_feature
 from node.model.reasons import unknown_to_lead
@@ -42,6 +43,10 @@ class ConfirmationPeer(Protocol):
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
         """Return which of these tasks of its own are over."""
         ...
+
+
+_AT_ONCE = 10
+"""Maximum number of nodes that are asked at the same time."""
 
 
 class TaskConfirmer:
@@ -82,8 +87,22 @@ class TaskConfirmer:
         :raises CopyOfNode: this is a copy of a node that goes on.
         """
         await self.require_original()
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def confirm(lead: str) -> int:
+            async with places:
+                return await self._try(lead)
+
+        return sum(await asyncio.gather(*map(confirm, await self._asked())))
+
+    async def _asked(self) -> Sequence[str]:
+        """Return the nodes to ask: all of a fleet that is looked at as a whole, or the leads."""
         others = [known.identity for known in self._directory.all if not known.is_self]
-        return sum(await asyncio.gather(*(self._try(each) for each in others)))
+        if len(others) <= looks.ROUND_MAX:
+            return others
+        async with self._database.connection() as connection:
+            leading = set(await tasks.leading_here(connection))
+        return [it for it in others if it in leading]
 
     async def require_original(self, *, starting: bool = False, dated: bool = True) -> None:
         """Return once it is known that no other process goes on as this node, if one may.

@@ -114,6 +114,17 @@ UPDATE node SET seen_at = $2, unreachable_since = NULL, last_error = NULL WHERE 
 -- not_reached --
 UPDATE node SET unreachable_since = coalesce(unreachable_since, $2), last_error = $3 WHERE identity = $1;
 
+-- partners --
+-- The nodes with which open tasks are shared: those that lead them, take part, or keep what they take.
+WITH shared AS MATERIALIZED (
+    SELECT task.lead, parties(task) AS parties FROM task WHERE task.state IN ('active', 'paused')
+)
+
+SELECT shared.lead FROM shared
+UNION
+SELECT party.value ->> 'node' FROM shared CROSS JOIN jsonb_array_elements(shared.parties) AS party
+WHERE party.value ->> 'node' IS NOT NULL;
+
 -- pardon --
 -- Forgets what policies hold against a node: its failed runs, and the pauses after its refusals.
 WITH forgiven AS (

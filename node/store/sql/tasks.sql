@@ -99,6 +99,10 @@ SELECT id FROM task WHERE id = ANY($1::uuid []) AND requester = $2;
 -- open_of --
 SELECT id FROM task WHERE lead = $1 AND state IN ('active', 'paused') ORDER BY id;
 
+-- leading_here --
+-- The leads of the tasks that are open here.
+SELECT DISTINCT lead FROM task WHERE state IN ('active', 'paused');
+
 -- count_open_of --
 SELECT count(*) FROM task
 WHERE lead = $1 AND state IN ('active', 'paused') AND ($2::text IS NULL OR limit_rule = $2);
