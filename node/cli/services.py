@@ -261,7 +261,7 @@ async def _work(
     clock = SystemClock()
     async with (
         served_database(settings, clock) as (dsn, keeping),
-        aiohttp.ClientSession(connector=_connector(), auto_decompress=False) as session,
+        aiohttp.ClientSession(connector=connector(), auto_decompress=False) as session,
     ):
         async with _startup_grace(clock):
             roles = {"serving": with_node, "beside": api is not None}
@@ -328,10 +328,11 @@ async def _assemble(
     )
 
 
-def _connector() -> aiohttp.TCPConnector:
-    """Limit connections per node, not in total: a silent node must not use up those of others.
+def connector() -> aiohttp.TCPConnector:
+    """Return what connects to other nodes: so many to each, whatever there are in total.
 
-    They are closed here before another node closes them, which a request might cross.
+    A silent node must not use up those of others. They are closed here before another node closes
+    them, which a request might cross.
     """
     return aiohttp.TCPConnector(limit=0, limit_per_host=16, keepalive_timeout=_IDLE_S)
 

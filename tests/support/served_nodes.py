@@ -17,6 +17,7 @@ from aiohttp import web
 from lead.assembly.with_node import lead_functions
 from node.access.certificates import ServerCertificates
 from node.api.app import application, listen, runner, tls_of
+from node.cli.services import connector
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.model import times
@@ -83,7 +84,9 @@ async def served(
         async with contextlib.AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
-            session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
+            session = await stack.enter_async_context(
+                aiohttp.ClientSession(connector=connector(), auto_decompress=False)
+            )
             signer = Signer(file, clock.now)
             peers = Peers(session, signer, PATIENCE_S)
             mailboxes = Mailboxes(clock, PATIENCE_S)
@@ -187,7 +190,7 @@ async def asker(
     headers = {"Authorization": "Bearer secret"}
     async with (
         served(name, dsn, clock, directory, **settings_) as node,
-        aiohttp.ClientSession(headers=headers) as session,
+        aiohttp.ClientSession(connector=connector(), headers=headers) as session,
     ):
         await give_token(node)
         yield Asker(node, session)
@@ -197,7 +200,7 @@ async def asker(
 async def user(a: Asker, token: str | None) -> AsyncIterator[Asker]:
     """Ask the same node with another token, or with none."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with aiohttp.ClientSession(headers=headers) as session:
+    async with aiohttp.ClientSession(connector=connector(), headers=headers) as session:
         yield Asker(a.node, session)
 
 

@@ -21,6 +21,7 @@ import pytest
 from lead.assembly.with_node import lead_functions, lead_of
 from lead.exchange.workers import Workers, WorkerSettings
 from lead.model.participants import ParticipantClient
+from node.cli.services import connector
 from node.client.peers import Peer, Peers
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -330,7 +331,9 @@ class World:
 
     async def __aenter__(self) -> Self:
         """Enter without nodes."""
-        self._session = await self._stack.enter_async_context(aiohttp.ClientSession())
+        self._session = await self._stack.enter_async_context(
+            aiohttp.ClientSession(connector=connector())
+        )
         return self
 
     async def __aexit__(
