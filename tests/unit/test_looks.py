@@ -1,4 +1,4 @@
-"""Whom a node looks at in a round."""
+"""The nodes at which a node looks in a round."""
 
 from __future__ import annotations
 
