@@ -22,6 +22,7 @@ from tests.bench import (
     booking,
     episodes,
     history,
+    known,
     lists,
     meshes,
     promises,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "year": (1, promises.year),
     "purge": (1, promises.purge),
     "pscheduler": (1, pscheduler.conversations),
+    "known": (1, known.known),
 }
 """By name: the number of nodes (0 for benchmarks of pure functions) and the benchmark."""
 

@@ -13,6 +13,7 @@ from tests.bench import (
     archives,
     booking,
     episodes,
+    known,
     lists,
     meshes,
     promises,
@@ -32,6 +33,7 @@ _SIZES: dict[ModuleType, dict[str, Any]] = {
     archives: {"RESULTS": 200, "PARKED": 200, "ROUNDS": 1},
     booking: {"BATCH_TASKS": 2, "SINGLE_TASKS": 20, "REPEATS": 2},
     episodes: {"TASKS": 200, "NODES": 20, "CAMPAIGNS": 10, "PARENTS": 2, "RUNS": 20, "WORKERS": 10},
+    known: {"COUNTS": (40,), "SETTLED_S": 5.0, "WATCHED_S": 20.0},
     lists: {"MEASURES": 20, "HOSTS": 20},
     meshes: {"TASKS": 84, "HOURS": 2, "ROUNDS": 1},
     promises: {
