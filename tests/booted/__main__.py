@@ -270,6 +270,8 @@ class Story:
             "nft insert rule inet filter input tcp dport 443 accept"
         )  # as the old host had it
         self.a.type(f"set -e; export DEBIAN_FRONTEND=noninteractive\n{stop}")
+        # The lab's addresses are private, which neither clients nor a template may have measured.
+        self.a.type(f"echo PARLEY_TARGETS={self.b.address} >> /etc/parley/parley.env")
         require(not self.a.try_(f"systemctl is-active {all_services}"), "its services are stopped")
         wait_until(lambda: serves(self.a), "/healthz answers")
         # Within nspawn nobody writes to /proc/sys, so this line is typed outside, in its network.
@@ -280,13 +282,16 @@ class Story:
         self.a.type(f"set -e\n{after}")
         base = f"https://{self.a.address}/pscheduler"
         wait_until(lambda: self.b.try_(f"curl -fsk {base}/"), "it answers other hosts as before")
-        post = f"curl -fsk -H 'Content-Type: application/json' -d '{PING}' {base}/tasks"
+        ping = {"test": {"type": "rtt", "spec": {"dest": self.b.address}}, "schedule": {}}
+        words = f"-H 'Content-Type: application/json' -d '{json.dumps(ping)}' {base}/tasks"
+        post = f"curl -fsk {words}"
         task = json.loads(self.b.type(post))
         first = f"curl -fsk '{task}/runs/first?wait-merged=1'"
         wait_until(
             lambda: '"finished"' in self.b.type(f"{first} || true"), "a run that it posts finishes"
         )
-        self.a.type(f"mkdir -p /srv/config && echo '{TEMPLATE}' > /srv/config/psconfig.json")
+        template = json.dumps(template_of("east", self.b.address))
+        self.a.type(f"mkdir -p /srv/config && echo '{template}' > /srv/config/psconfig.json")
         self.a.type(f"systemd-run --quiet {PYTHON} -m http.server 8000 --directory /srv/config")
         published = "http://127.0.0.1:8000/psconfig.json"
         wait_until(lambda: self.a.try_(f"curl -fs {published}"), "the template is published")
@@ -307,8 +312,6 @@ MOVING = REPOSITORY / "docs" / "how-to" / "moving.md"
 LOAD = "sysctl --load /etc/sysctl.d/60-parley.conf"
 OLD_SERVICE = r"[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 """A service of the old host, of which it matters only that it runs."""
-PING = json.dumps({"test": {"type": "rtt", "spec": {"dest": "127.0.0.1"}}, "schedule": {}})
-TEMPLATE = json.dumps(template_of("east", "127.0.0.1"))
 PYTHON = "/opt/parley/bin/python"
 PLACES = "/opt/parley /etc/parley /var/lib/parley /var/backups/parley /lib/systemd/system/parley*"
 """The places of the package's and the node's files."""
