@@ -32,6 +32,7 @@ from node.model.wire.tasks import TestChoice
 from node.plugins.contracts import Test
 
 _REFERENCE = "#/components/schemas/{model}"
+_OK = 200
 _NO_CONTENT = 204
 _CREATED = 201
 
@@ -377,15 +378,24 @@ def _responses(
         success["links"] = links
     responses: dict[str, Any] = {str(route.status): success}
     if route.several is not None:
-        responses["200"] = {
-            "description": "For a list: the answers to its items, in their order.",
-            "content": {JSON: {"schema": _page_schema(named[route.several[1]])}},
-        }
+        _describe_list(responses, _page_schema(named[route.several[1]]))
     if route.method == "GET":
         responses["304"] = {"description": "It is still as If-None-Match says."}
     for status in sorted(set(_statuses(route))):
         responses[str(status)] = {"$ref": f"#/components/responses/{status}"}
     return responses
+
+
+def _describe_list(responses: dict[str, Any], page: dict[str, Any]) -> None:
+    """Add the answer to a list; a route may answer one document with the same status."""
+    words = "For a list: the answers to its items, in their order."
+    alone = responses.get(str(_OK))
+    if alone is None:
+        responses[str(_OK)] = {"description": words, "content": {JSON: {"schema": page}}}
+        return
+    alone["description"] += f" {words}"
+    content = alone["content"][JSON]
+    content["schema"] = {"oneOf": [content["schema"], page]}
 
 
 def _success_description(route: Route) -> str:

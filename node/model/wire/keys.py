@@ -43,6 +43,7 @@ class RevocationRequest(Document):
     )
     prepare: bool = Field(
         default=False,
+        strict=True,
         description="Only sign the statement, to be kept in a safe place; change nothing.",
     )
 

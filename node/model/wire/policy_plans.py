@@ -21,6 +21,7 @@ class PolicyPlanRequest(Document):
     hours: Annotated[int, Field(ge=1, le=24)] = Field(24, description="How far to look ahead.")
     anew: bool = Field(
         default=False,
+        strict=True,
         description="Whether the runs of the pool that are booked already, and have not begun, are "
         "planned again; otherwise they stay, as they do when policies are changed.",
     )
