@@ -26,6 +26,9 @@ ROUND = 15 * times.SECOND
 SELDOM = 10 * times.MINUTE
 """The interval in which a node is looked at with which no task is shared (µs)."""
 
+PARTNERS_EVERY = times.MINUTE
+"""The interval in which it is found out with whom tasks are shared, from all open tasks (µs)."""
+
 ROUND_MAX = 32
 """Maximum number of nodes in a round, without those that fetch their work, which are not asked."""
 

@@ -80,6 +80,8 @@ class PeerMonitor:
         self._host_states = host_states
         self._looked_at: dict[str, int] = {}
         """By identity, the monotonic time of the last look in a round (µs)."""
+        self._known_partners: tuple[frozenset[str], int | None] = frozenset(), None
+        """The partners, and the monotonic time at which they were read (µs)."""
 
     async def run_once(self) -> None:
         """Ask the nodes of a round at once, and store which ones answered, and how full they are.
@@ -100,16 +102,23 @@ class PeerMonitor:
 
     async def _in_this_round(self, others: Sequence[KnownNode]) -> Sequence[KnownNode]:
         """Return the nodes to ask in this round, and note that they are."""
-        partners: frozenset[str] = frozenset()
-        if len(others) > looks.ROUND_MAX:
-            async with self._database.connection() as connection:
-                partners = frozenset(await nodes.partners(connection))
+        partners = await self._partners() if len(others) > looks.ROUND_MAX else frozenset()
         now = self._clock.monotonic()
         new = now - looks.SELDOM
         self._looked_at = {it.identity: self._looked_at.get(it.identity, new) for it in others}
         chosen = looks.in_this_round(others, lambda it: it.identity, partners, self._looked_at, now)
         self._looked_at |= dict.fromkeys((it.identity for it in chosen), now)
         return chosen
+
+    async def _partners(self) -> frozenset[str]:
+        """Return the nodes with which open tasks are shared, as of a minute ago at most."""
+        now = self._clock.monotonic()
+        known, read_at = self._known_partners
+        if read_at is None or now - read_at >= looks.PARTNERS_EVERY:
+            async with self._database.connection() as connection:
+                known = frozenset(await nodes.partners(connection))
+            self._known_partners = known, now
+        return known
 
     async def look_at(self, identity: str) -> None:
         """Ask one node now, and store whether it answered, and knows this one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from node.model import times
-from node.model.looks import ROUND, ROUND_MAX
+from node.model.looks import PARTNERS_EVERY, ROUND, ROUND_MAX
 from node.model.wire.nodes import NodeCard
 from node.store import nodes
 from node.trust.keys import NodeKey
@@ -70,6 +70,7 @@ async def test_partners_are_looked_at_in_each_round(a: Asker, clock: ManualClock
         await a.node.peer_monitor.run_once()
         clock.advance(ROUND)
     await share_task(a, "n7")
+    clock.advance(PARTNERS_EVERY)
     async with a.node.database.connection() as connection:
         partners = set(await nodes.partners(connection))
     assert partners == {it.identity for it in a.node.directory.all if it.name in {"a", "n7"}}
