@@ -69,6 +69,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "http": {"timeout": "PT2S"},
     "tcp": {"port": 9, "count": 1},
     "tls": {},
+    "ntp": {"count": 1, "timeout": "PT1S"},
     "latency": {"count": 2, "interval": "PT0.01S", "timeout": "PT0.1S"},
     "clock": {"count": 2, "interval": "PT0.01S", "timeout": "PT0.1S"},
     "latencybg": {"duration": "PT10S", "each": "PT5S"},
