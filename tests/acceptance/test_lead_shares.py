@@ -42,6 +42,9 @@ async def _read_limits(node: Outsider, lab: Lab) -> None:
     text = Path(node.state, "limits.toml").read_text()
     os.kill(lab.pid(node.name), signal.SIGHUP)
     await node.until("/v1/limits", lambda limits: limits["text"] == text)
+    if "[shares]" in text:
+        # The text is there a moment before the shares, without which no lead's wish is noted.
+        await node.until("/v1/shares", lambda shares: len(shares["items"]) > 1)
 
 
 async def _done(node: Outsider, *arguments: str) -> CommandResult:
