@@ -206,11 +206,10 @@ def _socket(
 
     :raises target.TargetUnreachable: there is no way to it.
     """
-    endpoint = stamp_endpoint.open_socket(family, arguments["device"])
+    endpoint = target.endpoint_of(family, socket.SOCK_DGRAM, arguments)
+    endpoint.settimeout(0)  # never blocks
+    stamp_endpoint.record_arrivals(endpoint)
     try:
-        if arguments["source"] is not None:
-            own = stamp_endpoint.addresses(arguments["source"], None, 0)[0][1]
-            stamp_endpoint.bind(endpoint, own, fixed_port=False)
         endpoint.connect(address)
     except OSError as fault:
         endpoint.close()

@@ -108,7 +108,7 @@ def open_socket(family: int, device: str | None = None) -> socket.socket:
     endpoint = socket.socket(family, socket.SOCK_DGRAM)
     endpoint.settimeout(0)  # never blocks
     bind_to_device(endpoint, device)
-    endpoint.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    record_arrivals(endpoint)
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     # An IPv6 socket may also carry IPv4, so it gets both sets of options.
     endpoint.setsockopt(socket.IPPROTO_IP, _IP_RECVTTL, 1)
@@ -117,6 +117,11 @@ def open_socket(family: int, device: str | None = None) -> socket.socket:
         endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
         endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, stamp_packet.TTL)
     return endpoint
+
+
+def record_arrivals(endpoint: socket.socket) -> None:
+    """Have the kernel report when each packet arrived, for :func:`receive`."""
+    endpoint.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 def bind_to_device(endpoint: socket.socket, device: str | None) -> None:
