@@ -14,7 +14,7 @@ is back by all that it sends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
 
@@ -38,6 +38,11 @@ _EARLY = ROUND // 2
 Node = TypeVar("Node")
 
 
+def fits(known: Sized) -> bool:
+    """Return whether so many others fit into one round, so that all are looked at in each."""
+    return len(known) <= ROUND_MAX
+
+
 def in_this_round(
     known: Sequence[Node],
     identity: Callable[[Node], str],
@@ -50,7 +55,7 @@ def in_this_round(
     ``partners`` are the identities of the nodes with which open tasks are shared, ``looked_at`` has
     the instant of the last look at each by identity, on the clock of ``now`` (µs).
     """
-    if len(known) <= ROUND_MAX:
+    if fits(known):
         return list(known)
     overdue = {
         identity(it): (now - looked_at[identity(it)] + _EARLY)

@@ -102,7 +102,7 @@ class PeerMonitor:
 
     async def _in_this_round(self, others: Sequence[KnownNode]) -> Sequence[KnownNode]:
         """Return the nodes to ask in this round, and note that they are."""
-        partners = await self._partners() if len(others) > looks.ROUND_MAX else frozenset()
+        partners = frozenset() if looks.fits(others) else await self._partners()
         now = self._clock.monotonic()
         new = now - looks.SELDOM
         self._looked_at = {it.identity: self._looked_at.get(it.identity, new) for it in others}

@@ -98,7 +98,7 @@ class TaskConfirmer:
     async def _asked(self) -> Sequence[str]:
         """Return the nodes to ask: all of a fleet that is looked at as a whole, or the leads."""
         others = [known.identity for known in self._directory.all if not known.is_self]
-        if len(others) <= looks.ROUND_MAX:
+        if looks.fits(others):
             return others
         async with self._database.connection() as connection:
             leading = set(await tasks.leading_here(connection))
