@@ -184,16 +184,11 @@ class DnsQuestion:
 
 def _context(arguments: stamp_endpoint.Arguments) -> ssl.SSLContext | None:
     """Return the settings of TLS; None over UDP and TCP."""
-    if arguments["protocol"] not in {"tls", "https"}:
+    protocol = arguments["protocol"]
+    if protocol not in {"tls", "https"}:
         return None
-    context = target.judging_context()
-    if not arguments["verify"]:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(
-        [*_load_https().PROTOCOLS] if arguments["protocol"] == "https" else ["dot"]
-    )
-    return context
+    above = ["dot"] if protocol == "tls" else _load_https().PROTOCOLS
+    return target.judging_context(above, verify=arguments["verify"])
 
 
 def _load_https() -> Any:

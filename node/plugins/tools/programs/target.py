@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from node.plugins.tools.programs.stamp_endpoint import SECOND_NS, Arguments, SocketAddress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from node.model.targets import TargetRules
 
 Address = tuple[int, SocketAddress]
@@ -253,14 +255,21 @@ def _connect_to(
     return endpoint
 
 
-def judging_context() -> ssl.SSLContext:
+def judging_context(protocols: Sequence[str] = (), *, verify: bool = True) -> ssl.SSLContext:
     """Return a client's TLS settings that judge a certificate alike on all hosts.
+
+    It offers these protocols (ALPN). Without ``verify`` any certificate will do.
 
     From Python 3.13 on a default context also refuses chains that lack what RFC 5280 asks of
     authorities, as many private ones do; browsers and OpenSSL do not.
     """
     context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if protocols:
+        context.set_alpn_protocols([*protocols])
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     return context
 
 

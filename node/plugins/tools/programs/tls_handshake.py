@@ -90,12 +90,8 @@ class Handshake:
 
 
 def _context(judging: ssl.VerifyMode, alpn: list[str]) -> ssl.SSLContext:
-    context = target.judging_context()
-    context.check_hostname = judging is ssl.CERT_REQUIRED
+    context = target.judging_context(alpn, verify=judging is ssl.CERT_REQUIRED)
     context.hostname_checks_common_name = False  # RFC 9525
-    context.verify_mode = judging
-    if alpn:
-        context.set_alpn_protocols(alpn)
     return context
 
 
