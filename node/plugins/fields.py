@@ -157,7 +157,8 @@ def whole_field(
 
 def flag_field(description: str, *, default: bool = False, later: bool = False) -> Any:
     """Return a field with true or false; ``later`` as of :func:`whole_field`."""
-    return Field(default=default, strict=True, description=description, **_exclusion(later=later))
+    exclusion = {"exclude_if": bool} if later and default else _exclusion(later=later)
+    return Field(default=default, strict=True, description=description, **exclusion)
 
 
 def _exclusion(*, later: bool) -> dict[str, Any]:

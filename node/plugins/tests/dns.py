@@ -104,11 +104,10 @@ class DnsSpec(Document):
         " only; by default server.",
         exclude_if=_is_none,
     )
-    verify: bool = Field(
+    verify: bool = flag_field(
+        "Whether source's system must trust the certificate; tls and https only.",
         default=True,
-        strict=True,
-        description="Whether source's system must trust the certificate; tls and https only.",
-        exclude_if=bool,
+        later=True,
     )
     recurse: bool = flag_field("Whether the server shall recurse.", default=True)
     dnssec: bool = flag_field("Whether to request signatures (the DO bit).")
