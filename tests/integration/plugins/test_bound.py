@@ -32,6 +32,8 @@ from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
 SENDS_S = 3.0
+_SO_RCVBUFFORCE = 33  # of Linux, which Python does not name
+_WAITING_BYTES = 16_000_000
 """Seconds for which a tool may send once its first packet has arrived."""
 
 NEAR, FAR = (f"parley-{os.getpid()}-bound-{end}" for end in ("near", "far"))
@@ -115,7 +117,10 @@ def listening() -> socket.socket:
     """Return a socket that receives everything that arrives at far."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
     every = socket.htons(0x0003)  # ETH_P_ALL
-    return host_sampling.in_namespace(FAR, lambda: socket.socket(socket.AF_PACKET, kind, every))
+    endpoint = host_sampling.in_namespace(FAR, lambda: socket.socket(socket.AF_PACKET, kind, every))
+    # All tools send at once, and some a single packet, which must not be lost where none reads.
+    endpoint.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _WAITING_BYTES)
+    return endpoint
 
 
 class Heard:
