@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
@@ -15,12 +16,14 @@ from node.api import requests, responses
 from node.api.meshes import task_of
 from node.api.nodes import schema_of
 from node.api.routing import NODE, PRINCIPAL, TRIAL, Route
-from node.mesh.comparison import Comparison, compare
+from node.api.tasks import user_of
+from node.mesh.comparison import Comparison
 from node.mesh.document import MatchingGroup, MeshDocument, PoolGroup, parse
 from node.mesh.expansion import MeshInventory
 from node.mesh.findings import Finding, line_of
 from node.mesh.lint import FINDINGS_MAX, finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
+from node.mesh.starts import MeshTasks, demand_of
 from node.mesh.terms import MeshEntryTerms, idempotency_key, terms_of
 from node.model import predicates
 from node.model.errors import FieldFault, InvalidDocument, NotFound
@@ -33,6 +36,7 @@ from node.model.wire.meshes import (
     MeshTask,
     MeshTrial,
 )
+from node.model.wire.plans import PLANS_MAX, Plan, PlanRequest
 from node.service import NodeService
 from node.store import meshes
 
@@ -64,7 +68,8 @@ async def trial(request: web.Request) -> web.StreamResponse:
         return responses.document_response(_faulty_trial(file, found, document.name))
     terms = terms_of(document, fleet.tests)
     existing = await _existing_tasks(node, document.name, request[PRINCIPAL].only)
-    compared = compare(expansion.pairs, terms, existing)
+    tasks = MeshTasks(document.name, expansion.pairs, expansion.pairs, terms, existing)
+    terms, compared = await _with_starts(request, tasks)
     creations = sorted(_creations(compared, terms), key=lambda creation: creation.depth)
     answer = MeshTrial(
         name=document.name,
@@ -154,6 +159,29 @@ async def _existing_tasks(node: NodeService, mesh: str, only: str | None) -> lis
             if len(rows) < _PAGE:
                 return found
             after = found[-1].key, found[-1].created_at, found[-1].id
+
+
+async def _with_starts(
+    request: web.Request, tasks: MeshTasks
+) -> tuple[tuple[MeshEntryTerms, ...], Comparison]:
+    """Decide when the tasks to create start; those are previewed of which it must be known."""
+    terms, compared = tasks.compared()
+    asked = {}
+    for key in tasks.keys_to_preview(compared)[:PLANS_MAX]:
+        pair = tasks.pairs[key]
+        document = terms[pair.measure].document(key, pair.source, pair.dest)
+        with contextlib.suppress(InvalidDocument):  # which its own preview tells
+            asked[key] = requests.item({**document, "runs": 1}, PlanRequest)
+    plans = await request.app[NODE].preview.plan_together(
+        [(each, user_of(request, each.campaign)) for each in asked.values()]
+    )
+    demands = {}
+    for key, plan in zip(asked, plans, strict=True):
+        if isinstance(plan, Plan):
+            pair = tasks.pairs[key]
+            demands[pair.measure] = demand_of(plan, [it.name for it in plan.participants], pair)
+    terms, compared, _ = await asyncio.to_thread(tasks.decided, compared, demands)
+    return terms, compared
 
 
 def _creations(compared: Comparison, terms: tuple[MeshEntryTerms, ...]) -> Iterator[MeshCreation]:

@@ -215,7 +215,7 @@ jobs_option = options(
 @click.argument("file")
 @options("""
     --dry-run  Only show what would be done; see also: parley mesh plan.
-    --spread   Also spread tasks that an earlier version let start together; their runs move.
+    --spread   Choose all starts anew, also of tasks that exist; their runs move.
 """)
 @jobs_option
 @asks_node
@@ -228,7 +228,8 @@ async def apply(session: Session, file: str, *, dry_run: bool, spread: bool, job
 
     Apply it again to do what is left, for example after an interruption. Other tasks of the
     nodes are not changed: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
-    Tasks of a schedule with an interval and no start are spread over the interval.
+    Tasks of a schedule with an interval and no start are spread over the interval, those that take
+    their nodes for themselves so that no two meet. Tasks that exist keep their starts.
     """  # noqa: D301 - click's mark for lines to keep
     analysis = await analyse_mesh(session, file, spread=spread)
     forecast = await forecast_mesh(session, analysis, keys_to_preview(analysis))

@@ -25,7 +25,7 @@ from node.mesh.answers import (
     forecast_findings,
     other_bookings,
 )
-from node.mesh.comparison import Comparison, compare
+from node.mesh.comparison import Comparison
 from node.mesh.demand import (
     EntryDemand,
     Load,
@@ -37,13 +37,13 @@ from node.mesh.demand import (
     short_slips,
 )
 from node.mesh.document import MatchingGroup, MeshDocument, PoolGroup, parse
-from node.mesh.expansion import Expansion, MeasurementPair, MeshInventory
+from node.mesh.expansion import Expansion, MeshInventory
 from node.mesh.findings import Finding, FindingKind, line_of
 from node.mesh.lint import finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
+from node.mesh.starts import MeshTasks, demand_of
 from node.mesh.terms import MeshEntryTerms, terms_of
 from node.model.errors import InvalidDocument, NotFound, ParleyError
-from node.model.taskstate import OPEN
 from node.model.wire.plans import PLANS_MAX
 from node.model.wire.tasks import ScheduleTerms
 
@@ -76,6 +76,8 @@ class MeshAnalysis:
     terms: tuple[MeshEntryTerms, ...] = ()
     existing: tuple[MeshTask, ...] = ()
     comparison: Comparison = field(default_factory=lambda: Comparison((), (), (), 0, 0))
+    demands: Mapping[int, EntryDemand] = field(default_factory=dict)
+    """The demand of a run of each entry whose tasks exist unchanged, by its number."""
 
     @property
     def name(self) -> str:
@@ -118,7 +120,7 @@ def is_toml(path: str) -> bool:
 async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> MeshAnalysis:
     """Read a file, lint it against the node's inventory, and compare it with its tasks.
 
-    ``spread``: tasks that start together, as versions before 0.3 created them, are to be spread.
+    ``spread``: all starts are chosen anew, also those of tasks that exist.
     """
     return await analyse_text(session, path, file_text(path), spread=spread)
 
@@ -144,8 +146,9 @@ async def analyse_text(
     analysis = MeshAnalysis(path, text, (*unknown, *findings), document, fleet, expansion)
     if analysis.stopped:
         return analysis
+    whole = expansion.pairs
     if part is not None:
-        pairs = {key: pair for key, pair in expansion.pairs.items() if pair.source == part}
+        pairs = {key: pair for key, pair in whole.items() if pair.source == part}
         expansion = replace(expansion, pairs=pairs)
         analysis = replace(analysis, expansion=expansion)
     terms = terms_of(document, fleet.tests)
@@ -153,8 +156,22 @@ async def analyse_text(
     session.progress.status(what, "reading")
     page = partial(session.client.mesh_tasks, document.name)
     existing = tuple(await collect_all(session, page, what))
-    comparison = compare(expansion.pairs, terms, existing, spread=spread)
-    return replace(analysis, terms=terms, existing=existing, comparison=comparison)
+    tasks = MeshTasks(document.name, expansion.pairs, whole, terms, existing, spread)
+    terms, comparison = tasks.compared()
+    analysis = replace(analysis, terms=terms, existing=existing, comparison=comparison)
+    return await _with_starts(session, analysis, document, tasks)
+
+
+async def _with_starts(
+    session: Session, analysis: MeshAnalysis, document: MeshDocument, tasks: MeshTasks
+) -> MeshAnalysis:
+    """Decide when the tasks to create start; nodes are asked how long a run takes, if need be."""
+    keys = tasks.keys_to_preview(analysis.comparison)
+    answers, _ = await _fetch_forecasts(session, analysis, document, keys)
+    demands = tasks.demands(analysis.comparison)
+    previewed = _previewed_demands(analysis, answers)
+    terms, comparison, _ = tasks.decided(analysis.comparison, previewed)
+    return replace(analysis, terms=terms, comparison=comparison, demands=demands)
 
 
 async def _fetch_inventory(
@@ -215,16 +232,10 @@ async def forecast_mesh(
     if document is None or analysis.stopped:
         return MeshForecast(analysis, (), {})
     pairs = analysis.expansion.pairs
-    existing = _existing_demands(analysis)
     previewed = {pairs[key].measure for key in keys}
-    wanted = [*keys, *first_keys(pairs, previewed | set(existing))]
+    wanted = [*keys, *first_keys(pairs, previewed | set(analysis.demands))]
     answers, faults = await _fetch_forecasts(session, analysis, document, wanted)
-    demands = existing | {
-        answer.measure: _demand_of(
-            answer.plan, [each.name for each in answer.plan.participants], pairs[answer.key]
-        )
-        for answer in answers
-    }
+    demands = {**analysis.demands, **_previewed_demands(analysis, answers)}
     overload, nodes = _load(document, analysis, demands, answers, session.clock.now())
     findings = (*analysis.findings, *faults, *forecast_findings(answers), *overload)
     return MeshForecast(replace(analysis, findings=findings), tuple(answers), nodes)
@@ -296,25 +307,17 @@ def _preview_batches(keys: Sequence[str]) -> Iterable[Sequence[str]]:
     return (keys[at : at + PLANS_MAX] for at in range(0, len(keys), PLANS_MAX))
 
 
-def _existing_demands(analysis: MeshAnalysis) -> dict[int, EntryDemand]:
-    """Return the demand of each entry of the file whose tasks exist unchanged, by its number."""
-    changed = {edit.task.id for edit in analysis.comparison.edit}
-    demands: dict[int, EntryDemand] = {}
-    for task in analysis.existing:
-        pair = analysis.expansion.pairs.get(task.key)
-        if pair is not None and task.id not in changed and task.state in OPEN:
-            demands.setdefault(pair.measure, _demand_of(task, task.participants, pair))
-    return demands
-
-
-def _demand_of(
-    it: MeshTask | Plan, participants: Sequence[str], pair: MeasurementPair
-) -> EntryDemand:
-    """Return the demand of a task, or of one that is planned, in which these take part."""
-    others = set(participants) - {pair.source}
-    return EntryDemand(
-        it.duration, it.scheduling_class, pair.source in participants, pair.dest in others
-    )
+def _previewed_demands(
+    analysis: MeshAnalysis, answers: Iterable[TaskForecast]
+) -> dict[int, EntryDemand]:
+    """Return what a run of each entry takes of which a task was previewed, by its number."""
+    pairs = analysis.expansion.pairs
+    return {
+        answer.measure: demand_of(
+            answer.plan, [each.name for each in answer.plan.participants], pairs[answer.key]
+        )
+        for answer in answers
+    }
 
 
 def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleTerms]]:
@@ -361,5 +364,10 @@ def _load(
     labels = [measure.label for measure in document.measure]
     overload = overbooking_findings(nodes, intervals, labels)
     slips = short_slips(tasks, demands, schedules, now)
-    meeting = meeting_starts(analysis.expansion.pairs, demands, schedules, document.name)
+    phases = {
+        key: phase
+        for key, pair in analysis.expansion.pairs.items()
+        if (phase := analysis.terms[pair.measure].phase(key)) is not None
+    }
+    meeting = meeting_starts(analysis.expansion.pairs, demands, schedules, phases)
     return overload + slips + meeting, nodes

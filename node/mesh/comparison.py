@@ -115,7 +115,7 @@ def compare(
             present[task.key] = task.id
             paused += task.state == TaskState.PAUSED
             unchanged += same
-            together += _is_unspread(task, wanted) and not spread
+            together += is_unspread(task, wanted) and not spread
             if not same:
                 edit.append(_edit(task, pair, wanted, after, spread=spread))
     create = tuple(
@@ -156,7 +156,7 @@ def _kept_dependency(task: MeshTask) -> dict[str, Any] | None:
     return None if task.after is None else task.after.model_dump(mode="json")
 
 
-def _is_unspread(task: MeshTask, wanted: MeshEntryTerms) -> bool:
+def is_unspread(task: MeshTask, wanted: MeshEntryTerms) -> bool:
     """Return whether a task of an entry whose tasks are spread was created when none were."""
     return wanted.spread_over is not None and task.schedule.start is None
 
@@ -164,7 +164,7 @@ def _is_unspread(task: MeshTask, wanted: MeshEntryTerms) -> bool:
 def _differing_times(task: MeshTask, wanted: MeshEntryTerms, *, spread: bool) -> list[str]:
     """Return the fields of the schedule that differ, except for moments."""
     schedule = task.schedule_kept
-    stays = {"start"} if _is_unspread(task, wanted) and not spread else set()
+    stays = {"start"} if is_unspread(task, wanted) and not spread else set()
     return [
         name
         for name, value in wanted.kept_schedule(task.key).items()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from node.mesh.expansion import MeasurementPair
 from node.mesh.findings import Finding, FindingKind
-from node.mesh.spreading import is_spread, longest_wait, phase_of
+from node.mesh.spreading import is_spread, longest_wait
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import nominal_starts, slip_of
@@ -25,6 +25,9 @@ _COMFORTABLE = 0.9
 """Target load of recommendations: runs of two nodes cannot fill both completely."""
 
 _SPARE_SLIP = 1.25
+_ABREAST = 2
+"""By Vizing's theorem for pairs with two runs, so many rounds beyond those of a node suffice."""
+
 _LOOKED_AT = 7 * times.DAY
 _FIRINGS = 20_000
 _NICE = tuple(
@@ -230,11 +233,12 @@ def meeting_starts(
     pairs: Mapping[str, MeasurementPair],
     shapes: Mapping[int, EntryDemand],
     schedules: Mapping[int, tuple[str, ScheduleTerms]],
-    mesh: str,
+    phases: Mapping[str, int],
 ) -> list[Finding]:
     """Return schedules whose slip is too short where spread exclusive runs of a node meet.
 
-    The waits are the same in each interval, so a run that finds no time now never finds any. An
+    ``phases`` are where in the interval tasks start, by key. The waits are the same in each
+    interval, so a run that finds no time now never finds any. An
     interval that is too short for all runs is left to :func:`overbooking_findings`.
     """
     by_node: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
@@ -244,31 +248,39 @@ def meeting_starts(
         if shape is None or schedule.repeat is None or not is_spread(schedule):
             continue
         if shape.scheduling_class is SchedulingClass.EXCLUSIVE:
-            run = phase_of(mesh, key, schedule.repeat), shape.duration
+            run = phases[key], shape.duration
             for node, takes_part in ((pair.source, shape.source), (pair.dest, shape.dest)):
                 if takes_part:
                     by_node[name, node].append(run)
-    worst: dict[str, tuple[int, str]] = {}
+    worst: dict[str, tuple[int, str, int]] = {}
     documents = dict(schedules.values())
     for (name, node), runs in by_node.items():
         interval = documents[name].repeat or 0
-        if sum(duration for _, duration in runs) <= interval:
-            worst[name] = max(worst.get(name, (0, "")), (longest_wait(runs, interval), node))
+        taken, longest = sum(each for _, each in runs), max(each for _, each in runs)
+        if taken <= interval:
+            waited = longest_wait(runs, interval), node, taken + _ABREAST * longest
+            worst[name] = max(worst.get(name, (0, "", 0)), waited)
     return [
-        _meeting_finding(name, documents[name], wait, node)
-        for name, (wait, node) in sorted(worst.items())
-        if wait > (default_slip(documents[name].at(0)))
+        _meeting_finding(name, documents[name], *of)
+        for name, of in sorted(worst.items())
+        if of[0] > default_slip(documents[name].at(0))
     ]
 
 
-def _meeting_finding(name: str, schedule: ScheduleTerms, wait: int, node: str) -> Finding:
+def _meeting_finding(
+    name: str, schedule: ScheduleTerms, wait: int, node: str, fitting: int
+) -> Finding:
+    """Return a finding; in an interval of ``fitting`` each run would have a start of its own."""
     slip = times.duration_text(default_slip(schedule.at(0)))
+    remedy = f'slip = "{times.format_duration(round_up_interval(wait * _SPARE_SLIP))}"'
+    if fitting > (schedule.repeat or 0):
+        remedy += f', or repeat = "{times.format_duration(round_up_interval(fitting))}"'
     return Finding(
         FindingKind.NO_TIME,
         f"/schedules/{name}/slip",
         f"exclusive runs of {node} meet, although their starts are spread: one begins "
         f"{times.duration_text(wait)} later than its start, and the slip is {slip}",
-        f'slip = "{times.format_duration(round_up_interval(wait * _SPARE_SLIP))}"',
+        remedy,
     )
 
 

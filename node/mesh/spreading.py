@@ -1,8 +1,10 @@
 """The starts of a mesh's tasks, spread over their interval. Pure.
 
 Tasks of one schedule would all begin at the same instant, run into each other, and leave the rest
-of the interval idle. So each has a phase of its own, which a hash of its key decides: it is the
-same whenever and by whomever the file is applied, and no other task's coming or going changes it.
+of the interval idle. So each has a phase of its own: how much later than whole intervals its runs
+start. Those of exclusive runs are chosen so that no two meet on a node (``rounds.py``). For all
+others, and where there is no such phase, a hash of the key decides. Both are the same by whomever
+the file is applied, and a task keeps its phase, whatever comes and goes beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from node.model import times
-from node.model.wire.tasks import ScheduleTerms
+from node.model.wire.tasks import ScheduleTerms, ScheduleTimes
 
 
 def is_spread(schedule: ScheduleTerms) -> bool:
@@ -27,9 +29,17 @@ def phase_of(mesh: str, key: str, interval: int) -> int:
     return int.from_bytes(digest[:8]) % max(1, interval // times.SECOND) * times.SECOND
 
 
-def start_of(mesh: str, key: str, interval: int) -> str:
+def start_of(phase: int) -> str:
     """Return the start of a task as its document has it: an instant long ago, as an anchor."""
-    return times.format_instant(times.EARLIEST + phase_of(mesh, key, interval))
+    return times.format_instant(times.EARLIEST + phase)
+
+
+def kept_phase(schedule: ScheduleTimes, interval: int) -> int | None:
+    """Return the phase of a task with this schedule; None if it has none of this interval."""
+    if schedule.repeat != interval or schedule.start is None:
+        return None
+    phase = schedule.start - times.EARLIEST
+    return phase if phase < interval else None
 
 
 def start_in_words(start: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from node.mesh.document import Measure, MeshDependency, MeshDocument, depths_of
-from node.mesh.spreading import is_spread, start_of
+from node.mesh.spreading import is_spread, phase_of, start_of
 from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
@@ -54,6 +54,8 @@ class MeshEntryTerms:
     """The tasks that its tasks follow, instead of a schedule."""
     spread_over: int | None = None
     """The interval over which its tasks are spread; None if the file says when they start."""
+    phases: Mapping[str, int] = field(default_factory=dict)
+    """The distances of starts into the interval (µs), by key; a hash decides on others."""
     archives: tuple[Mapping[str, Any], ...] = ()
     """Destinations of results, besides the node's own archives."""
     contexts: Mapping[str, str] = field(default_factory=dict)
@@ -86,11 +88,17 @@ class MeshEntryTerms:
             return {"source": source}
         return {_BOTH: _distinct_ends(source, dest)} if self.ends else {}
 
+    def phase(self, key: str) -> int | None:
+        """Return how far into the interval the task of a key starts (µs), None if not spread."""
+        if self.spread_over is None:
+            return None
+        phase = self.phases.get(key)
+        return phase_of(self.mesh, key, self.spread_over) if phase is None else phase
+
     def _with_phase(self, schedule: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Return a schedule with the start that the task of a key gets, if it is spread."""
-        if self.spread_over is None:
-            return dict(schedule)
-        return {**schedule, "start": start_of(self.mesh, key, self.spread_over)}
+        phase = self.phase(key)
+        return dict(schedule) if phase is None else {**schedule, "start": start_of(phase)}
 
     def posted_schedule(self, key: str) -> dict[str, Any]:
         """Return the schedule of the task of a key as posted."""

@@ -105,6 +105,41 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     assert (code, _done(done)) == (0, (2, 0, 0, 0))
 
 
+async def test_exclusive_runs_of_a_mesh_leave_no_time_between_them(
+    a: Outsider, tmp_path: Path
+) -> None:
+    """Six runs in turn fill an interval of six, without any slip, as the plan says they do."""
+    file = tmp_path / "tight.toml"
+    tight = MESH.replace('"story"', '"tight"').replace('"normal"', '"exclusive"')
+    tight = tight.replace('"PT1S"', '"PT4S"').replace('"PT5S"', '"PT24S"')
+    file.write_text(tight.replace('slip = "PT2S"', 'slip = "PT0S"\nmax_runs = 10'))
+    code, plan = await _parley(a, "plan", "mesh", str(file))
+    assert (code, plan["findings"]) == (0, [])
+    # A start that is so near that nobody can book it any more does not count.
+    assert [answer["placed"] for answer in plan["plans"]] == [10] * 6
+    code, done = await _parley(a, "mesh", "apply", str(file))
+    assert (code, _done(done)) == (0, (6, 0, 0, 0))
+
+    def placed(runs: Json) -> list[Json]:
+        return [run for run in runs["items"] if run["state"] != "unplaced"]
+
+    runs = placed(await a.until("/v1/runs?mesh=tight&limit=100", lambda it: len(placed(it)) == 60))
+    assert all(run["starts_at"] == run["slot"] for run in runs)
+    starts = sorted({run["starts_at"] for run in runs})
+    assert len(starts) == 60
+    # Another one is added: the six keep their starts, and the plan says what would fit.
+    more = file.read_text() + MESH[MESH.index("[[measure]]") :].replace(
+        "test =", 'name = "more"\ntest ='
+    )
+    file.write_text(more)
+    code, plan = await _parley(a, "plan", "mesh", str(file))
+    assert (code, plan["edit"], plan["unchanged"]) == (4, [], 6)
+    [finding] = [each for each in plan["findings"] if "booked" in each["detail"]]
+    assert "an interval of 2 min would fit" in finding["remedy"]
+    code, _ = await _parley(a, "mesh", "remove", "tight")
+    assert code == 0
+
+
 async def test_a_mesh_that_asks_for_too_much(a: Outsider, tmp_path: Path) -> None:
     """A preview shows overbooked nodes, what would fit, and the faults with their lines."""
     file = tmp_path / "full.toml"

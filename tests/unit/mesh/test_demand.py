@@ -121,15 +121,20 @@ def test_a_slip_for_spread_runs_that_meet() -> None:
     """A slip is too short if spread exclusive runs of a node meet for longer than that."""
     exclusive = EntryDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
     pairs = {f"fill/a/{dest}": MeasurementPair(0, "a", dest) for dest in "bcdefghijk"}
-    runs = [(phase_of("lab", key, 5 * times.MINUTE), exclusive.duration) for key in pairs]
+    phases = {key: phase_of("lab", key, 5 * times.MINUTE) for key in pairs}
+    runs = [(phase, exclusive.duration) for phase in phases.values()]
     wait = longest_wait(runs, 5 * times.MINUTE)
     short = ScheduleTerms(repeat=5 * times.MINUTE, slip=wait - 1)
-    [finding] = meeting_starts(pairs, {0: exclusive}, {0: ("often", short)}, "lab")
+    [finding] = meeting_starts(pairs, {0: exclusive}, {0: ("often", short)}, phases)
     assert finding.pointer == "/schedules/often/slip"
+    assert "repeat" not in finding.remedy
     enough = ScheduleTerms(repeat=5 * times.MINUTE, slip=wait)
-    assert meeting_starts(pairs, {0: exclusive}, {0: ("often", enough)}, "lab") == []
+    assert meeting_starts(pairs, {0: exclusive}, {0: ("often", enough)}, phases) == []
+    tight = {0: ("often", ScheduleTerms(repeat=210 * times.SECOND, slip=0))}
+    [finding] = meeting_starts(pairs, {0: exclusive}, tight, phases)
+    assert finding.remedy.endswith(', or repeat = "PT5M"')  # 10 runs of 20 s, and two rounds more
     normal = EntryDemand(20 * times.SECOND, SchedulingClass.NORMAL)
-    assert meeting_starts(pairs, {0: normal}, {0: ("often", short)}, "lab") == []
+    assert meeting_starts(pairs, {0: normal}, {0: ("often", short)}, phases) == []
 
 
 def test_intervals_of_schedules() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from node.mesh.document import MeshDocument
 from node.mesh.expansion import MeasurementPair, MeshInventory, expand, members_of
 from node.mesh.sampling import covering_keys, first_keys
-from node.mesh.spreading import start_of
+from node.mesh.spreading import phase_of, start_of
 from node.model.errors import InvalidDocument
 from node.model.times import HOUR
 from tests.unit.mesh.kept import MESH, a_mesh, all_terms, pairs_of
@@ -111,7 +111,11 @@ def test_the_document_of_a_task() -> None:
             "type": "throughput",
             "spec": {"duration": "PT20S", "source": "a", "dest": "b"},
         },
-        "schedule": {"repeat": "PT1H", "slip": "PT50M", "start": start_of("lab", "fill/a/b", HOUR)},
+        "schedule": {
+            "repeat": "PT1H",
+            "slip": "PT50M",
+            "start": start_of(phase_of("lab", "fill/a/b", HOUR)),
+        },
         "priority": 3,
         "reference": {"mesh": "lab", "key": "fill/a/b"},
     }
