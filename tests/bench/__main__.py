@@ -28,6 +28,7 @@ from tests.bench import (
     promises,
     proposals,
     pscheduler,
+    rounds,
     starts,
     streams,
 )
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "crowd": (1, starts.crowds),
     "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
+    "rounds": (0, rounds.rounds),
     "takeover": (2, promises.takeover),
     "restart": (2, promises.restart),
     "burst": (3, promises.burst),

@@ -18,6 +18,7 @@ from tests.bench import (
     meshes,
     promises,
     proposals,
+    rounds,
     starts,
     streams,
 )
@@ -48,6 +49,7 @@ _SIZES: dict[ModuleType, dict[str, Any]] = {
         "RUNS_A_DAY": 500,
     },
     proposals: {"SIZES": (10, 100), "REPEATS": 3},
+    rounds: {"SIZES": (20,)},
     starts: {"RUNS": 5, "TOGETHER": 3, "ROUNDS": 2, "CROWD": 10, "CROWD_ROUNDS": 1},
     streams: {"WATCHED_S": 5.0},
 }
