@@ -180,8 +180,7 @@ async def _with_starts(
         if isinstance(plan, Plan):
             pair = tasks.pairs[key]
             demands[pair.measure] = demand_of(plan, [it.name for it in plan.participants], pair)
-    terms, compared, _ = await asyncio.to_thread(tasks.decided, compared, demands)
-    return terms, compared
+    return await asyncio.to_thread(tasks.decided, compared, demands)
 
 
 def _creations(compared: Comparison, terms: tuple[MeshEntryTerms, ...]) -> Iterator[MeshCreation]:

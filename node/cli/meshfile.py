@@ -11,6 +11,7 @@ created; entries whose tasks exist unchanged need no preview, because their dema
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,7 +44,7 @@ from node.mesh.lint import finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
 from node.mesh.starts import MeshTasks, demand_of
 from node.mesh.terms import MeshEntryTerms, terms_of
-from node.model.errors import InvalidDocument, NotFound, ParleyError
+from node.model.errors import InvalidDocument, NotAllowed, NotFound, ParleyError
 from node.model.wire.plans import PLANS_MAX
 from node.model.wire.tasks import ScheduleTerms
 
@@ -167,10 +168,15 @@ async def _with_starts(
 ) -> MeshAnalysis:
     """Decide when the tasks to create start; nodes are asked how long a run takes, if need be."""
     keys = tasks.keys_to_preview(analysis.comparison)
-    answers, _ = await _fetch_forecasts(session, analysis, document, keys)
+    answers: list[TaskForecast] = []
+    with contextlib.suppress(NotAllowed):  # who only reads creates nothing, and may ask nobody
+        answers, _ = await _fetch_forecasts(session, analysis, document, keys)
+    what = f"choosing when {len(analysis.comparison.create)} tasks start"
+    session.progress.status(what, "choosing")
     demands = tasks.demands(analysis.comparison)
     previewed = _previewed_demands(analysis, answers)
-    terms, comparison, _ = tasks.decided(analysis.comparison, previewed)
+    terms, comparison = tasks.decided(analysis.comparison, previewed)
+    session.progress.clear()
     return replace(analysis, terms=terms, comparison=comparison, demands=demands)
 
 

@@ -49,12 +49,17 @@ class MeshTasks:
         return terms, compare(self.pairs, terms, self.existing, spread=self.spread)
 
     @property
+    def _by_key(self) -> dict[str, MeshTask]:
+        """The task of each key that is open, or else one that is over."""
+        return {it.key: it for it in sorted(self.existing, key=lambda it: it.state in OPEN)}
+
+    @property
     def _kept(self) -> dict[str, int]:
         """The starts that tasks have and keep, by key."""
         if self.spread:
             return {}
         kept: dict[str, int] = {}
-        for task in sorted(self.existing, key=lambda task: task.state in OPEN):
+        for task in self._by_key.values():
             pair = self.whole.get(task.key)
             over = None if pair is None else self.terms[pair.measure].spread_over
             if over is not None and (task.state in OPEN or task.state == TaskState.FINISHED):
@@ -105,25 +110,26 @@ class MeshTasks:
 
     def decided(
         self, comparison: Comparison, previewed: Mapping[int, EntryDemand]
-    ) -> tuple[Terms, Comparison, tuple[str, ...]]:
-        """Return the terms and the comparison with all starts, and the keys of what has no place.
+    ) -> tuple[Terms, Comparison]:
+        """Return the terms and the comparison with all starts.
 
         ``previewed`` is what a run of each entry takes that was asked for.
         """
         if next(self._undecided(comparison), None) is None:
-            return *self.compared(), ()
+            return self.compared()
         demands = {**self.demands(comparison), **previewed}
         anew = {edit.task.key for edit in comparison.edit if _may_take_longer(edit.patch)}
-        kept = {key: phase for key, phase in self._kept.items() if key not in anew}
+        before = self._kept
+        kept = {key: phase for key, phase in before.items() if key not in anew}
         runs = list(self._runs(demands, kept))
         placed = place(self.mesh, runs, {run.key: kept[run.key] for run in runs if run.key in kept})
-        return *self.compared({**self._kept, **placed.phases}), placed.unplaced
+        return self.compared({**before, **placed.phases})
 
     def _runs(
         self, demands: Mapping[int, EntryDemand], kept: Mapping[str, int]
     ) -> Iterator[MeshRun]:
         """Yield the exclusive runs whose starts are spread; what keeps its start, as it is."""
-        tasks = {task.key: task for task in self.existing}
+        tasks = self._by_key
         for key, pair in self.whole.items():
             demand, over = demands.get(pair.measure), self.terms[pair.measure].spread_over
             task = tasks.get(key)

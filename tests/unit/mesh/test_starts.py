@@ -40,9 +40,7 @@ def decided(tasks: MeshTasks, duration: int = SOON) -> tuple[Terms, Comparison]:
     keys = tasks.keys_to_preview(compared)
     demand = EntryDemand(duration, SchedulingClass.EXCLUSIVE)
     previewed = {tasks.pairs[key].measure: demand for key in keys}
-    terms, comparison, unplaced = tasks.decided(compared, previewed)
-    assert unplaced == ()
-    return terms, comparison
+    return tasks.decided(compared, previewed)
 
 
 def created(tasks: MeshTasks, duration: int = SOON) -> list[MeshTask]:
@@ -81,7 +79,7 @@ def test_new_tasks_never_meet_and_stay_as_they_are() -> None:
     again = tasks_of(a_mesh(TIGHT), tasks)
     terms, compared = again.compared()
     assert (compared.nothing, again.keys_to_preview(compared)) == (True, [])
-    assert again.decided(compared, {}) == (terms, compared, ())
+    assert again.decided(compared, {}) == (terms, compared)
 
 
 def test_a_host_is_added() -> None:
@@ -129,9 +127,9 @@ def test_runs_beside_others_start_when_a_hash_says() -> None:
     tasks = tasks_of(a_mesh())
     _, compared = tasks.compared()
     beside = EntryDemand(FILL.duration, SchedulingClass.BACKGROUND)
-    terms, _, _ = tasks.decided(compared, {0: beside})
+    terms, _ = tasks.decided(compared, {0: beside})
     assert terms[0].phase("fill/a/b") == phase_of("lab", "fill/a/b", times.HOUR)
-    unknown, _, _ = tasks.decided(compared, {})
+    unknown, _ = tasks.decided(compared, {})
     assert unknown[0].phase("fill/a/b") == phase_of("lab", "fill/a/b", times.HOUR)
 
 
