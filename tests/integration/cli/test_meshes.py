@@ -74,13 +74,13 @@ def _existing() -> list[Any]:
 
 
 async def test_a_plan_says_what_would_change(parley: Any, meshed: Any, file: Path) -> None:
-    """A plan previews each new task, but not unchanged ones."""
+    """A plan previews each new task, one first to know how long it takes; no unchanged ones."""
     ended = await parley("plan", "mesh", str(file))
     plan = json.loads(ended.out)
     assert (ended.code, plan["findings"]) == (0, [])
     assert (plan["sentence"], plan["sampled"]) == ("6 to create, 0 unchanged", False)
     posted = [document["reference"]["key"] for document, _ in meshed.posted]
-    assert sorted(posted) == sorted(plan["create"])
+    assert sorted(posted) == sorted(["fill/a/b", *plan["create"]])
     tasks = _existing()
     tasks[0]["priority"] = 9
     meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks[:-1])
@@ -169,22 +169,22 @@ async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Pa
     assert meshed.posted[-1] == (document, key)
 
 
-@pytest.mark.parametrize(("repeat", "code"), [("PT1H", 0), ("PT7M", 3)])
+@pytest.mark.parametrize(("slip", "code"), [("PT50M", 0), ("PT7M", 3)])
 async def test_an_edit_whose_answer_was_lost_is_done(
-    parley: Any, meshed: Any, file: Path, repeat: str, code: int
+    parley: Any, meshed: Any, file: Path, slip: str, code: int
 ) -> None:
     """A task at a later revision counts as edited if it matches the edit."""
     tasks = _existing()
-    tasks[0]["schedule"]["repeat"] = "PT2H"
+    tasks[0]["schedule"]["slip"] = "PT2M"
     meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
-    meshed.add_task(tasks[0]["id"], schedule={"repeat": repeat}, revision=2)
+    meshed.add_task(tasks[0]["id"], schedule={"slip": slip}, revision=2)
     ended = await parley("mesh", "apply", str(file))
     done = json.loads(ended.out)
     assert (ended.code, done["edited"]) == (code, 1 if code == 0 else 0)
     assert [failure["code"] for failure in done["failed"]] == ["conflict"] * (code != 0)
     assert meshed.patched == [
-        ({"schedule": {"repeat": "PT1H"}, "revision": 1}, ""),
-        ({"schedule": {"repeat": "PT1H"}, "revision": 2}, "true"),
+        ({"schedule": {"slip": "PT50M"}, "revision": 1}, ""),
+        ({"schedule": {"slip": "PT50M"}, "revision": 2}, "true"),
     ]
 
 
