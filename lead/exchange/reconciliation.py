@@ -10,7 +10,6 @@ sent again by the participant that measured it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -49,6 +48,7 @@ from node.model.wire.participants import (
     RunEnd,
 )
 from node.runtime.clock import Clock
+from node.runtime.gathering import NODES_AT_ONCE, gather_some
 from node.store import tasks
 from node.store.database import Connection, Database
 
@@ -63,9 +63,6 @@ LACKING_AGE_MAX = 7 * times.DAY
 """Runs that began earlier are not asked for their missing parts any more."""
 
 _PLACED_AGAIN = "taken back on all nodes, to be placed again"
-
-_AT_ONCE = 10
-"""Maximum number of nodes that are compared with at the same time."""
 
 log = structlog.get_logger()
 
@@ -122,17 +119,8 @@ class Reconciler:
         self._tell_again = dependencies.tell_again
 
     async def compare_all(self) -> None:
-        """Compare with all other nodes, some at a time; a failure affects none of the others.
-
-        Those that swallow packets are waited for, so they must not stand in a line.
-        """
-        places = asyncio.Semaphore(_AT_ONCE)
-
-        async def compare(other: Comparable) -> None:
-            async with places:
-                await self._compare_with(other)
-
-        await asyncio.gather(*(compare(other) for other in self._others()))
+        """Compare with all other nodes, some at a time; a failure affects none of the others."""
+        await gather_some(self._compare_with, self._others(), NODES_AT_ONCE)
 
     async def _compare_with(self, other: Comparable) -> None:
         try:

@@ -19,6 +19,7 @@ import structlog
 from node.model.errors import ParleyError
 from node.model.wire.comparisons import NodeComparison, TaskComparison
 from node.peers.directory import Directory
+from node.runtime.gathering import WAITED_AT_ONCE, gather_some
 from node.store import nodes
 from node.store.core import Core
 from node.store.nodes import KnownNode
@@ -100,7 +101,7 @@ class NodeComparer:
             await self._compare_or_log(known)
 
     async def compare_all(self) -> None:
-        """Compare with all nodes at once; a failure with one does not affect the others."""
+        """Compare with all nodes; a failure with one does not affect the others."""
         await self._compare_each(self._others())
 
     async def compare_until_answered(self) -> None:
@@ -127,7 +128,7 @@ class NodeComparer:
         return [known for known in self._directory.all if not known.is_self]
 
     async def _compare_each(self, others: Sequence[KnownNode]) -> None:
-        await asyncio.gather(*(self._compare_or_log(known) for known in others))
+        await gather_some(self._compare_or_log, others, WAITED_AT_ONCE)
 
     async def _compare_or_log(self, known: KnownNode) -> None:
         try:

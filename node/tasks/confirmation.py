@@ -7,7 +7,6 @@ any run after its database was restored; it ends the tasks that their lead no lo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
@@ -30,6 +29,7 @@ from node.model.wire.participants import (
 from node.peers.announcer import Announcer, Heard
 from node.peers.directory import Directory
 from node.peers.rivals import ASK_AGAIN_S, SILENT, STARTING, OwnProcess, ProcessesHeard, Standing
+from node.runtime.gathering import NODES_AT_ONCE, WAITED_AT_ONCE, gather_some
 from node.store import nodes, outbox, tasks
 from node.store.core import Core
 from node.tasks.termination import TaskTerminator
@@ -43,10 +43,6 @@ class ConfirmationPeer(Protocol):
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
         """Return which of these tasks of its own are over."""
         ...
-
-
-_AT_ONCE = 10
-"""Maximum number of nodes that are asked at the same time."""
 
 
 class TaskConfirmer:
@@ -87,13 +83,7 @@ class TaskConfirmer:
         :raises CopyOfNode: this is a copy of a node that goes on.
         """
         await self.require_original()
-        places = asyncio.Semaphore(_AT_ONCE)
-
-        async def confirm(lead: str) -> int:
-            async with places:
-                return await self._try(lead)
-
-        return sum(await asyncio.gather(*map(confirm, await self._asked())))
+        return sum(await gather_some(self._try, await self._asked(), NODES_AT_ONCE))
 
     async def _asked(self) -> Sequence[str]:
         """Return the nodes to ask: all of a fleet that is looked at as a whole, or the leads."""
@@ -140,14 +130,21 @@ class TaskConfirmer:
         :raises CopyOfNode: that one lives.
         """
         others = [known.identity for known in self._directory.all if not known.is_self]
-        asked = (self._confirm(each, ()) for each in others)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        heard = await gather_some(self._heard_by, others, WAITED_AT_ONCE)
         self._announcer.require_here()
-        return any(
-            answered.other_heard is not None and answered.other_heard < SILENT
-            for answered in answers
-            if isinstance(answered, ConfirmationAnswer)
-        )
+        return any(heard)
+
+    async def _heard_by(self, other: str) -> bool:
+        """Return whether a node has heard another process as this one lately, and tells so."""
+        try:
+            answered = await self._confirm(other, ())
+        except ParleyError as error:
+            log.info("not told who else is heard", node=other, error=error.detail)
+            return False
+        except Exception:
+            log.exception("not told who else is heard", node=other)
+            return False
+        return answered.other_heard is not None and answered.other_heard < SILENT
 
     async def _try(self, lead: str) -> int:
         try:

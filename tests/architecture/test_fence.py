@@ -70,6 +70,7 @@ OPEN_TO_LEAD = (
     "node.model",
     "node.runtime.clock",
     "node.runtime.batching",
+    "node.runtime.gathering",
     # Node and lead have their periodic jobs run in the same way.
     "node.runtime.housekeeping",
     # A lead times its work as its node does, and the node shows both.
