@@ -78,9 +78,12 @@ async def test_a_budget_until_a_date(scene: Scene) -> None:
     task = await scene.named(scene.lead, minutes=10, every=10, runs=5, campaign=ops)
     assert await scene.booked(task, 3) == [0, 10, 20]
     path = f"/v1/tasks/{task['id']}/runs?state=waiting"
-    waiting = (await scene.lead.get(path))["items"]
     said = f"campaign {ops}: {ops} has used or booked 0.5 of its 0.5 seat-hours, and wants"
-    assert all(run["reason"].startswith(said) for run in waiting)
+
+    def all_told(page: Json) -> bool:
+        return bool(page["items"]) and all(it["reason"].startswith(said) for it in page["items"])
+
+    await scene.lead.until(path, all_told)
     shown = await scene.lead.get(f"/v1/campaigns/{ops}?budgets=true")
     [used] = [each for each in shown["budgets"] if each["what"] == "seat_hours"]
     assert (used["hard"], used["used"], instant(used["until"])) == (0.5, 0.5, until)
