@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
@@ -15,15 +14,15 @@ from aiohttp import web
 from node.api import requests, responses
 from node.api.meshes import task_of
 from node.api.nodes import schema_of
+from node.api.plans import plan_documents
 from node.api.routing import NODE, PRINCIPAL, TRIAL, Route
-from node.api.tasks import user_of
 from node.mesh.comparison import Comparison
 from node.mesh.document import MatchingGroup, MeshDocument, PoolGroup, parse
 from node.mesh.expansion import MeshInventory
 from node.mesh.findings import Finding, line_of
 from node.mesh.lint import FINDINGS_MAX, finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
-from node.mesh.starts import MeshTasks, demand_of
+from node.mesh.starts import MeshTasks, planned_demand
 from node.mesh.terms import MeshEntryTerms, idempotency_key, terms_of
 from node.model import predicates
 from node.model.errors import FieldFault, InvalidDocument, NotFound
@@ -36,7 +35,7 @@ from node.model.wire.meshes import (
     MeshTask,
     MeshTrial,
 )
-from node.model.wire.plans import PLANS_MAX, Plan, PlanRequest
+from node.model.wire.plans import PLANS_MAX, Plan
 from node.service import NodeService
 from node.store import meshes
 
@@ -166,20 +165,17 @@ async def _with_starts(
 ) -> tuple[tuple[MeshEntryTerms, ...], Comparison]:
     """Decide when the tasks to create start; those are previewed of which it must be known."""
     terms, compared = tasks.compared()
-    asked = {}
-    for key in tasks.keys_to_preview(compared)[:PLANS_MAX]:
-        pair = tasks.pairs[key]
-        document = terms[pair.measure].document(key, pair.source, pair.dest)
-        with contextlib.suppress(InvalidDocument):  # which its own preview tells
-            asked[key] = requests.item({**document, "runs": 1}, PlanRequest)
-    plans = await request.app[NODE].preview.plan_together(
-        [(each, user_of(request, each.campaign)) for each in asked.values()]
-    )
-    demands = {}
-    for key, plan in zip(asked, plans, strict=True):
-        if isinstance(plan, Plan):
-            pair = tasks.pairs[key]
-            demands[pair.measure] = demand_of(plan, [it.name for it in plan.participants], pair)
+    keys = tasks.keys_to_preview(compared)[:PLANS_MAX]
+    pairs = [tasks.pairs[key] for key in keys]
+    documents = [
+        {**terms[pair.measure].document(key, pair.source, pair.dest), "runs": 1}
+        for key, pair in zip(keys, pairs, strict=True)
+    ]
+    demands = {
+        pair.measure: planned_demand(plan, pair)
+        for pair, plan in zip(pairs, await plan_documents(request, documents), strict=True)
+        if isinstance(plan, Plan)  # its own preview tells why there is none
+    }
     return await asyncio.to_thread(tasks.decided, compared, demands)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from aiohttp import web
 
 from node.api import requests, responses
@@ -33,6 +36,15 @@ async def plan(request: web.Request) -> web.StreamResponse:
 async def _plan_several(request: web.Request) -> web.StreamResponse:
     items = requests.document_list(request, PLANS_MAX)
     request[THING] = f"{len(items)} tasks"
+    plans = await plan_documents(request, items)
+    return responses.list_response([_listed_plan(request, each) for each in plans])
+
+
+async def plan_documents(request: web.Request, items: Sequence[Any]) -> list[Plan | BaseException]:
+    """Return the plan of each document for this user, as if they were created together.
+
+    Instead of a plan it is why there is none.
+    """
     answers: dict[int, Plan | BaseException] = {}
     asked: dict[int, tuple[PlanRequest, User | None]] = {}
     for place, item in enumerate(items):
@@ -46,9 +58,7 @@ async def _plan_several(request: web.Request) -> web.StreamResponse:
             answers[place] = error
     plans = await request.app[NODE].preview.plan_together(list(asked.values()))
     answers |= zip(asked, plans, strict=True)
-    return responses.list_response(
-        [_listed_plan(request, answers[place]) for place in range(len(items))]
-    )
+    return [answers[place] for place in range(len(items))]
 
 
 _ALONE = "is not for a list, whose tasks name their nodes; send it alone"

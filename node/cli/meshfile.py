@@ -42,7 +42,7 @@ from node.mesh.expansion import Expansion, MeshInventory
 from node.mesh.findings import Finding, FindingKind, line_of
 from node.mesh.lint import finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
-from node.mesh.starts import MeshTasks, demand_of
+from node.mesh.starts import MeshTasks, planned_demand
 from node.mesh.terms import MeshEntryTerms, terms_of
 from node.model.errors import InvalidDocument, NotAllowed, NotFound, ParleyError
 from node.model.wire.plans import PLANS_MAX
@@ -318,12 +318,7 @@ def _previewed_demands(
 ) -> dict[int, EntryDemand]:
     """Return what a run of each entry takes of which a task was previewed, by its number."""
     pairs = analysis.expansion.pairs
-    return {
-        answer.measure: demand_of(
-            answer.plan, [each.name for each in answer.plan.participants], pairs[answer.key]
-        )
-        for answer in answers
-    }
+    return {answer.measure: planned_demand(answer.plan, pairs[answer.key]) for answer in answers}
 
 
 def schedules_of(document: MeshDocument) -> dict[int, tuple[str, ScheduleTerms]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from node.mesh.comparison import Comparison, compare, is_unspread
 from node.mesh.demand import EntryDemand
@@ -48,12 +49,12 @@ class MeshTasks:
         terms = tuple(replace(each, phases=chosen) for each in self.terms)
         return terms, compare(self.pairs, terms, self.existing, spread=self.spread)
 
-    @property
+    @cached_property
     def _by_key(self) -> dict[str, MeshTask]:
         """The task of each key that is open, or else one that is over."""
         return {it.key: it for it in sorted(self.existing, key=lambda it: it.state in OPEN)}
 
-    @property
+    @cached_property
     def _kept(self) -> dict[str, int]:
         """The starts that tasks have and keep, by key."""
         if self.spread:
@@ -74,7 +75,7 @@ class MeshTasks:
         for task in self.existing:
             pair = self.pairs.get(task.key)
             if pair is not None and task.id not in changed and task.state in OPEN:
-                found.setdefault(pair.measure, demand_of(task, task.participants, pair))
+                found.setdefault(pair.measure, _demand_of(task, task.participants, pair))
         return found
 
     def keys_to_preview(self, comparison: Comparison) -> list[str]:
@@ -147,7 +148,12 @@ class MeshTasks:
         return (is_open and self._stays(task, pair)) or task.state == TaskState.FINISHED
 
 
-def demand_of(
+def planned_demand(plan: Plan, pair: MeasurementPair) -> EntryDemand:
+    """Return the demand of a task that is planned for a pair."""
+    return _demand_of(plan, [each.name for each in plan.participants], pair)
+
+
+def _demand_of(
     it: MeshTask | Plan, participants: Sequence[str], pair: MeasurementPair
 ) -> EntryDemand:
     """Return the demand of a task, or of one that is planned, in which these take part."""
