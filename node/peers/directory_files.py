@@ -7,7 +7,6 @@ URLs are the word of who has made the directory, and lead to nothing that only t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -31,6 +30,7 @@ from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.peers.monitor import PeerMonitor
 from node.peers.registration import PeerRegistrar
+from node.runtime.gathering import gather_some
 from node.store.core import Core
 from node.store.nodes import KnownNode
 from node.trust.statements import InvalidStatementError, StatementKind, digests, read_statement
@@ -122,8 +122,7 @@ class DirectoryFiles:
         compared = compare(directory.nodes, await self._directory.known(), self._core.identity)
         signer = next((n for n in self._directory.all if n.identity == directory.made.node), None)
         if not dry_run:
-            places = asyncio.Semaphore(_AT_ONCE)
-            compared = await asyncio.gather(*(self._add(each, places) for each in compared))
+            compared = await gather_some(self._add, compared, _AT_ONCE)
         return IntroductionReport(
             made=directory.made,
             signer="unknown" if signer is None else "self" if signer.is_self else "known",
@@ -131,14 +130,14 @@ class DirectoryFiles:
             nodes=tuple(compared),
         )
 
-    async def _add(self, introduced: IntroducedNode, places: asyncio.Semaphore) -> IntroducedNode:
+    async def _add(self, introduced: IntroducedNode) -> IntroducedNode:
         if introduced.state not in _TO_ADD:
             return introduced
         url = introduced.url
         if url is not None and (why := self._places.introduced_refusal(url)) is not None:
             return _refused(introduced, why)
         addition = NodeAddition(url=url, identity=introduced.identity)
-        async with places, self._places.session_to_introduced() as session:
+        async with self._places.session_to_introduced() as session:
             try:
                 await self._registration.add(addition, introduced.name, session)
                 await self._monitor.look_at(introduced.identity)

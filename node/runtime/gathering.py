@@ -24,7 +24,7 @@ async def gather_some(
 ) -> list[T]:
     """Return what a function returns for each item, called for so many at a time.
 
-    An error ends the others that have not begun, as with :func:`asyncio.gather`.
+    The first error is raised, and the others go on, as with :func:`asyncio.gather`.
     """
     places = asyncio.Semaphore(at_once)
 
