@@ -500,6 +500,7 @@ class NodeService:
             seating=self.pool_tasks,
             directory=self.directory,
             limits=self.limits,
+            user_limits=self.user_limits,
             introduce=self._introduce,
             consider=self._consider,
         )

@@ -165,14 +165,15 @@ async def fetch(node: NodeService, task: UUID) -> Task:
     now = node.clock.now()
     async with node.database.connection() as connection:
         rows = await tasks.find_page(connection, tasks.TaskFilter(task=task), now)
-    if not rows:
-        msg = f"there is no task {task} on this node"
-        raise NotFound(msg)
+        if not rows:
+            msg = f"there is no task {task} on this node"
+            raise NotFound(msg)
+        archives = await node.archives.of_task(connection, task)
     stored = task_of(rows[0])
     plan_at = None if stored.plan_at is None else max(stored.plan_at, now)  # overdue means now
     return stored.model_copy(
         update={
-            "archives": await node.archives.of_task(task),
+            "archives": archives,
             "tool_reason": _tool_reason(node, stored),
             "plan_at": plan_at,
         }
@@ -202,7 +203,7 @@ async def create(request: web.Request) -> web.StreamResponse:
         return await _create_several(request)
     requests.refuse_other_parameters(request, "if_time")
     document = requests.document(request, TaskDocument)
-    await _require_allowed(request, document)  # a refusal needs no place
+    await require_may_post(node, request[PRINCIPAL], document)  # a refusal needs no place
     async with node.creation_gate.place(request[PRINCIPAL].name):
         if requests.flag(request, "if_time"):
             await _require_time(node, document, user_of(request, document.campaign))
@@ -217,13 +218,6 @@ async def _admit(
     user = user_of(request, document.campaign)
     task, _ = await request.app[NODE].admission.create(document, key, user, place=place)
     return task
-
-
-async def _require_allowed(request: web.Request, document: TaskDocument) -> None:
-    """Check that the user may post this task by their role, and by the limits of this host."""
-    node, user = request.app[NODE], request[PRINCIPAL]
-    await require_may_post(node, user, document)
-    await node.user_limits.require(user_of(request, document.campaign), document)
 
 
 async def _create_several(request: web.Request) -> web.StreamResponse:
@@ -279,7 +273,7 @@ def _refused_pair(item: Any, problem: Problem) -> RefusedPair | None:
 async def _create_listed(request: web.Request, item: Any, place: int) -> UUID:
     key = item.pop("idempotency_key", None) if isinstance(item, dict) else None
     document = requests.item(item, TaskDocument)
-    await _require_allowed(request, document)
+    await require_may_post(request.app[NODE], request[PRINCIPAL], document)
     return await _admit(request, document, None if key is None else _checked_key(key), place)
 
 
@@ -469,7 +463,7 @@ async def edit_for_user(
     if node.user_limits.bounds or by.bound:
         tried = await node.editing.edit(task, patch, dry_run=True)
         if tried is not None:
-            node.user_limits.require_edited(user_of(request, tried.terms.campaign), tried)
+            node.user_limits.require(user_of(request, tried.terms.campaign), tried)
     would_be = await node.editing.edit(task, patch, by=by, dry_run=dry_run)
     current = await fetch(node, task)
     if would_be is None:

@@ -66,7 +66,7 @@ class TaskPoster:
         document = self._with_capped_priority(requester, self._task_document(task, language, host))
         own = self._node.card.name
         named = [word or own for word in language.participants(task.spec).names]
-        await self._require_allowed(requester, document)
+        await require_may_post(self._node, requester.principal, document)
         along = partial(self._keep, task, spoken, named, requester)
         async with self._node.creation_gate.place(_CLIENTS):
             made, _ = await self._node.admission.create(
@@ -82,7 +82,9 @@ class TaskPoster:
         task = posted.read(parsed, self._node.clock.now())
         document = self._task_document(task, self._valid_language(task), host)
         document = self._with_capped_priority(requester, document)
-        await self._require_allowed(requester, document)
+        await require_may_post(self._node, requester.principal, document)
+        user = self._user(requester, document)
+        await self._node.user_limits.require_document(user, document)
         return document
 
     def _valid_language(self, task: PostedTask) -> Language:
@@ -173,10 +175,6 @@ class TaskPoster:
                 f"{', '.join(sorted(able)) or 'no tool'}."
             )
         return wanted
-
-    async def _require_allowed(self, requester: Requester, document: TaskDocument) -> None:
-        await require_may_post(self._node, requester.principal, document)
-        await self._node.user_limits.require(self._user(requester, document), document)
 
     def _with_capped_priority(self, requester: Requester, document: TaskDocument) -> TaskDocument:
         """Return a task whose priority is no higher than of a user without a rule of their own."""

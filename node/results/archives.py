@@ -138,10 +138,9 @@ class Archives:
             ]
         )
 
-    async def of_task(self, task: UUID) -> tuple[ArchiveChoice, ...]:
+    async def of_task(self, connection: Connection, task: UUID) -> tuple[ArchiveChoice, ...]:
         """Return the archives of a task, in its order, without secrets."""
-        async with self._database.connection() as connection:
-            kept = await archives.find_all(connection, task)
+        kept = await archives.find_all(connection, task)
         return tuple(ArchiveChoice(**choice_of(one)) for one in kept)
 
     async def effect_of_edit(

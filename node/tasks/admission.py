@@ -55,6 +55,7 @@ from node.tasks.dependencies import check_followed
 from node.tasks.drafting import TaskDrafter
 from node.tasks.pool_tasks import PoolTaskChecker
 from node.tasks.storing import NewTask, NewTaskStore, Withdrawal
+from node.tasks.user_limits import UserLimits
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Introduces a task to a node, which may be this one, or only asks whether it would take part.
@@ -92,6 +93,7 @@ class Admission:
         seating: PoolTaskChecker,
         directory: Directory,
         limits: LimitKeeper,
+        user_limits: UserLimits,
         introduce: Introduce,
         consider: Introduce,
     ) -> None:
@@ -110,6 +112,7 @@ class Admission:
         self._seating = seating
         self._directory = directory
         self._limits = limits
+        self._user_limits = user_limits
         self._introduce = introduce
         self._consider = consider
         self._away = AwayNodes(core)
@@ -131,7 +134,7 @@ class Admission:
         A repeated ``key`` returns the task that it created for this user the first time.
 
         :raises InvalidDocument: a field is wrong.
-        :raises LimitRefused: the limits of participants' hosts do not allow it.
+        :raises LimitRefused: the limits of this host or those of participants do not allow it.
         :raises LimitUsedUp: the user has as many open tasks as the limits of this host allow.
         :raises RefusedByParticipant: a participant refuses; the error names it and its reason.
         :raises PeerUnreachable: the participants took so long that they were told it is over.
@@ -149,6 +152,7 @@ class Admission:
         if document.seats is not None:
             return await self._create_pool_task(document, document.seats, request)
         draft = self._drafter.draft(document)
+        self._user_limits.require(user, draft.task)
         prepared = await self._prepare_withdrawal(draft.task)
         task, limits = await self._ask_all(draft.task, self._introduce)
         try:
@@ -170,6 +174,7 @@ class Admission:
         """Create a pool task; the lead chooses the nodes for its seats later."""
         sought = await self._seating.find_nodes(document, seats)
         draft = self._drafter.draft_pool_task(document, sought)
+        self._user_limits.require(request.user, draft.task)
         new = self._new_task(draft.task, draft.first_slot, request, document.archives)
         if await self._store.keep(replace(new, sought=sought)):
             return new.task.id, True

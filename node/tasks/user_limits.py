@@ -47,20 +47,20 @@ class UserLimits:
             draft = await self._drafter.draft_new_pool_task(document, document.seats)
         return self._keeper.judge_user(user, draft.task)
 
-    async def require(self, user: User, document: TaskDocument) -> None:
-        """Check that the limits of this host admit this new task of a user.
+    def require(self, user: User, task: StoredTask) -> None:
+        """Check that the limits of this host admit a task of a user as it would be stored.
+
+        :raises LimitRefused: the limits do not allow it.
+        """
+        self._require_admitted(self._keeper.judge_user(user, task))
+
+    async def require_document(self, user: User, document: TaskDocument) -> None:
+        """Check that the limits of this host would admit a task of a user. No node is asked.
 
         :raises InvalidDocument: a field is wrong.
         :raises LimitRefused: the limits do not allow it.
         """
         self._require_admitted(await self.judge(user, document))
-
-    def require_edited(self, user: User, task: StoredTask) -> None:
-        """Check that the limits of this host admit a task of a user as an edit would make it.
-
-        :raises LimitRefused: the limits do not allow it.
-        """
-        self._require_admitted(self._keeper.judge_user(user, task))
 
     def _require_admitted(self, verdict: Verdict | None) -> None:
         if isinstance(verdict, LimitRefusal):
