@@ -281,6 +281,7 @@ class NodeService:
         self._build_timetable(core, dependencies)
         self._build_sharing(core, dependencies)
         self._build_execution(core, dependencies)
+        self._build_drafting(core, dependencies)
         self._build_tasks(core, dependencies)
         self.outbox = Outbox(
             core.database,
@@ -471,8 +472,7 @@ class NodeService:
 
         self.unsealed = UnsealedSecrets(core, self.capabilities)
 
-    def _build_tasks(self, core: Core, dependencies: NodeDependencies) -> None:
-        self.request_rates = RequestRates(core, self.limits.is_named)
+    def _build_drafting(self, core: Core, dependencies: NodeDependencies) -> None:
         self.pool_tasks = PoolTaskChecker(core.database, self.directory, self.capabilities)
         self.drafter = TaskDrafter(
             core,
@@ -491,6 +491,9 @@ class NodeService:
             self.user_limits,
             self.foreign_targets,
         )
+
+    def _build_tasks(self, core: Core, dependencies: NodeDependencies) -> None:
+        self.request_rates = RequestRates(core, self.limits.is_named)
         self.admission = Admission(
             core,
             drafter=self.drafter,

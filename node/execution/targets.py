@@ -26,13 +26,13 @@ import aiohttp
 
 from node.execution import host_sampling, netlink
 from node.execution.catalog import unchecked_tool
+from node.execution.known_places import KnownPlaces, is_at_loopback, words_of
 from node.execution.ways_out import judging_session
 from node.model import ports, targets, ways_out
 from node.model.contexts import offered_contexts
 from node.model.errors import HostError
 from node.model.features import Feature, has_feature
 from node.model.host_limits.quotas import RunAmounts
-from node.model.loopback import is_loopback
 from node.model.naming import Described, host_of, normalised_word
 from node.model.reason import Reason
 from node.model.reasons import (
@@ -131,7 +131,8 @@ class ForeignTargets:
     ) -> None:
         """``known()`` returns all known nodes, ``contexts()`` the contexts with their addresses.
 
-        ``counter()`` counts runs to targets that are names.
+        While the known nodes are the same, so is the object that ``known()`` returns. ``counter()``
+        counts runs to targets that are names.
         """
         self._counter = counter
         self._settings = settings
@@ -140,6 +141,7 @@ class ForeignTargets:
         self.opt_outs = opt_outs
         """The objections of targets, whoever wants to measure them; None where nobody is asked."""
         self._look_ups = 0
+        self._places_read: KnownPlaces | None = None
 
     def refusal(
         self, lead: str, test: Test, spec: Any, tools: Sequence[Tool], introduced: Introduced
@@ -187,7 +189,7 @@ class ForeignTargets:
 
     def strangers(self, participants: Sequence[Participant]) -> frozenset[int]:
         """Return the places of the participants that are not known here."""
-        cards = self._cards()
+        cards = self._places.cards
         return frozenset(at for at, each in enumerate(participants) if each.node not in cards)
 
     def hosts_to_ask(
@@ -212,7 +214,7 @@ class ForeignTargets:
 
     def node_has(self, node: str, feature: Feature) -> bool:
         """Return whether a node that is known here has a feature, by its card."""
-        card = self._cards().get(node)
+        card = self._places.cards.get(node)
         return card is not None and has_feature(card.attributes, feature)
 
     def port_refusal(
@@ -222,7 +224,7 @@ class ForeignTargets:
 
         ``by_itself``: it has told them itself.
         """
-        card, at_home = self._cards().get(participant.node), False
+        card, at_home = self._places.cards.get(participant.node), False
         if card is not None and by_itself:
             at_home = _is_at_home(card, current_address(participant, card) or participant.address)
         every = self._settings.tool_ports
@@ -253,8 +255,10 @@ class ForeignTargets:
         if not _is_much(test, spec):
             return None
         rate = test.needs(spec)[_RATE]
-        cards = self._cards()
-        agreed = {normalised_word(word) for word in _words(cards[lead])} if lead in cards else set()
+        cards = self._places.cards
+        agreed = (
+            {normalised_word(word) for word in words_of(cards[lead])} if lead in cards else set()
+        )
         strangers = [host for host in mere if normalised_word(host) not in agreed]
         if isinstance(test, Unprompted) and test.unprompted:
             strangers += [each.address for each in others if each.node not in cards]
@@ -272,7 +276,7 @@ class ForeignTargets:
 
         Participants that are not known here are as the lead says; their addresses are targets.
         """
-        cards = self._cards()
+        cards = self._places.cards
         for each in participants:
             card = cards.get(each.node)
             fault = card and address_fault(each, card)
@@ -285,7 +289,7 @@ class ForeignTargets:
 
         :raises HostError: one measures in a context that its card does not offer any more.
         """
-        cards = self._cards()
+        cards = self._places.cards
         return tuple(_at_card_address(each, cards.get(each.node)) for each in participants)
 
     def relocated(self, participants: Sequence[Participant]) -> tuple[Participant, ...]:
@@ -294,11 +298,16 @@ class ForeignTargets:
         Whoever measures in a context that its card does not offer any more keeps its address: it
         says itself that it does not.
         """
-        cards = self._cards()
+        cards = self._places.cards
         return tuple(_located(each, cards.get(each.node)) for each in participants)
 
-    def _cards(self) -> dict[str, KnownNode]:
-        return {node.identity: node for node in self._known()}
+    @property
+    def _places(self) -> KnownPlaces:
+        """The places of all known nodes, read when the directory has changed."""
+        known = self._known()
+        if self._places_read is None or self._places_read.known is not known:
+            self._places_read = KnownPlaces.of(known)
+        return self._places_read
 
     def node_refusal(self, host: str, addresses: Sequence[str]) -> Reason | None:
         """Return why a check that another node asks for is not made with a node at these addresses.
@@ -523,16 +532,17 @@ class ForeignTargets:
 
     def _rules(self, namespace: str | None) -> TargetRules:
         settings = self._settings
-        own = frozenset(self._own_addresses(namespace))
-        known = {literal(word) for node in self._known() for word in _words(node)}
+        own, places = frozenset(self._own_addresses(namespace)), self._places
+        # Where all nodes are on one host, the others are measured there, and nothing else is.
+        on_host = places.on_host(own) if self._is_in_a_lab() else ()
         return TargetRules(
             own=own,
             own_port=settings.listen_port,
             api=targets.api_networks(settings.listen_host),
-            allowed=(*settings.allowed_targets, *self._loopback_networks(own)),
-            private=tuple(ipaddress.ip_network(each) for each in known if each is not None),
+            allowed=(*settings.allowed_targets, *on_host),
+            private=places.networks,
             tool_ports=settings.tool_ports,
-            known_apis=frozenset(filter(None, map(_api_address, self._known()))),
+            known_apis=places.apis,
         )
 
     def _own_addresses(self, namespace: str | None) -> Iterator[IpAddress]:
@@ -547,30 +557,9 @@ class ForeignTargets:
             if (address := literal(word)) is not None:
                 yield ipaddress.ip_address(address)
 
-    def _other_nodes(self) -> list[KnownNode]:
-        return [node for node in self._known() if not node.is_self]
-
     def _is_in_a_lab(self) -> bool:
         """Return whether this node measures from loopback and reaches all that it knows there."""
-        urls = [
-            urlsplit(node.url).hostname or ""
-            for node in self._other_nodes()
-            if node.url is not None
-        ]
-        return all(map(_is_loopback, (self._settings.measurement_address, *urls)))
-
-    def _loopback_networks(self, own: Container[IpAddress]) -> Iterator[Network]:
-        """Yield the known nodes' addresses on this host, if this node is in a lab on one host.
-
-        Then the other nodes are measured on this host, and nothing else here is.
-        """
-        if not self._is_in_a_lab():
-            return
-        for node in self._other_nodes():
-            for word in (node.address, *offered_contexts(node.attributes).values()):
-                address = literal(word)
-                if _is_loopback(word) or (address and ipaddress.ip_address(address) in own):
-                    yield ipaddress.ip_network(address or "")
+        return is_at_loopback(self._settings.measurement_address) and self._places.on_loopback
 
 
 def _refusal(
@@ -599,22 +588,10 @@ def _is_much(test: Test, spec: Any) -> bool:
     return rate is None or rate > STRANGERS_MBPS_MAX
 
 
-def _api_address(card: KnownNode) -> tuple[IpAddress, int] | None:
-    """Return the address and the port of a node's API, if its URL has an address."""
-    address, port = literal(host_of(card.url or "") or ""), ways_out.port_of(card.url or "")
-    if address is None or port is None:
-        return None
-    return ipaddress.ip_address(address), port
-
-
 def _is_at_home(card: KnownNode, address: str) -> bool:
     """Return whether a node's API answers at an address of its card."""
     host = host_of(card.url)
     return host is not None and normalised_word(host) == normalised_word(address)
-
-
-def _words(card: KnownNode) -> tuple[str, ...]:
-    return (card.name, card.address, *offered_contexts(card.attributes).values())
 
 
 def _at_card_address(participant: Participant, card: KnownNode | None) -> Participant:
@@ -632,10 +609,6 @@ def _located(participant: Participant, card: KnownNode | None) -> Participant:
     """Return a participant at the address of its card, or as it is if that has none."""
     address = None if card is None else current_address(participant, card)
     return participant.model_copy(update={"address": address or participant.address})
-
-
-def _is_loopback(host: str) -> bool:
-    return is_loopback(literal(host) or "")
 
 
 def targets_of(test: Test, spec: Any, addresses: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -39,6 +40,9 @@ class Described(Protocol):
     def attributes(self) -> Mapping[str, Any]:
         """The facts by which pools choose, contexts with their addresses among them."""
 
+
+CARDS_READ = 1 << 15
+"""Number of cards whose words are kept once read: the directory is read again at each change."""
 
 AnyNode = TypeVar("AnyNode", bound=Described)
 
@@ -89,15 +93,10 @@ class NodeIndex(Generic[AnyNode]):
         self._by_name: dict[str, AnyNode] = {}
         self._by_host: defaultdict[str, dict[str, AnyNode]] = defaultdict(dict)
         for node in known:
-            self._by_name[normalised_word(node.name)] = node
-            port_too = (node.url or "").partition("://")[2].lower()
-            for word in (
-                normalised_word(node.address),
-                normalised_word(host_of(node.url) or ""),
-                port_too,
-            ):
-                if word:
-                    self._by_host[word][node.identity] = node
+            name, words = _words_of_card(node.name, node.address, node.url)
+            self._by_name[name] = node
+            for word in words:
+                self._by_host[word][node.identity] = node
 
     def find(self, word: str) -> AnyNode | None:
         """Return the node that a word stands for; None if there is none, or several share it."""
@@ -115,6 +114,14 @@ class NodeIndex(Generic[AnyNode]):
 
     def _nodes_with_word(self, word: str) -> list[AnyNode]:
         return list(self._by_host.get(normalised_word(word), {}).values())
+
+
+@lru_cache(maxsize=CARDS_READ)
+def _words_of_card(name: str, address: str, url: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the name of a card as it is compared, and the other words that stand for its node."""
+    port_too = (url or "").partition("://")[2].lower()
+    words = (normalised_word(address), normalised_word(host_of(url) or ""), port_too)
+    return normalised_word(name), tuple(filter(None, words))
 
 
 def _words(card: Described) -> dict[str, str]:

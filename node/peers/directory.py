@@ -26,6 +26,8 @@ class Directory:
         """Empty until :meth:`refresh`."""
         self._database = database
         self._nodes: dict[str, KnownNode] = {}
+        self._all: tuple[KnownNode, ...] = ()
+        self._self: KnownNode | None = None
         self._lineages: dict[str, Lineage] = {}
         self._owners: dict[str, str] = {}
         self._revoked: dict[str, RevokedKey] = {}
@@ -44,7 +46,11 @@ class Directory:
         return self.all
 
     def fill(self, known: Sequence[KnownNode]) -> None:
-        """Replace the cached nodes."""
+        """Replace the cached nodes, unless they are the same."""
+        if self._all and self._all == tuple(known):
+            return
+        self._all = tuple(known)
+        self._self = next((node for node in known if node.is_self), None)
         self._nodes = {node.identity: node for node in known}
         self._lineages = {
             node.identity: lineage_of(node.identity, node.lineage)
@@ -59,12 +65,15 @@ class Directory:
     @property
     def self(self) -> KnownNode:
         """This node."""
-        return next(node for node in self._nodes.values() if node.is_self)
+        if self._self is None:
+            msg = "the directory has not been read yet"
+            raise LookupError(msg)
+        return self._self
 
     @property
-    def all(self) -> list[KnownNode]:
-        """Every known node, including this one."""
-        return list(self._nodes.values())
+    def all(self) -> Sequence[KnownNode]:
+        """Every known node, including this one; the same object until one of them changes."""
+        return self._all
 
     @property
     def nodes_of_parley(self) -> list[KnownNode]:
