@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from node.model.contexts import offered_contexts
@@ -24,14 +24,15 @@ from node.store.nodes import KnownNode
 class KnownPlaces:
     """The places of nodes by their cards, which are those in ``known``.
 
-    ``cards`` are by identity. ``networks`` have one address each: those of all nodes.
-    ``apis`` are the addresses and ports of APIs whose URLs have addresses. ``on_loopback``: this
-    node reaches all others there.
+    ``cards`` are by identity. ``networks`` have one address each: those of all nodes; ``others``
+    are the addresses of all but this one. ``apis`` are the addresses and ports of APIs whose URLs
+    have addresses. ``on_loopback``: this node reaches all others there.
     """
 
     known: Sequence[KnownNode]
     cards: Mapping[str, KnownNode]
     networks: tuple[Network, ...]
+    others: frozenset[IpAddress]
     apis: frozenset[tuple[IpAddress, int]]
     on_loopback: bool
 
@@ -43,6 +44,12 @@ class KnownPlaces:
             known=known,
             cards={card.identity: card for card in known},
             networks=tuple({network for networks, _, _ in read for network in networks}),
+            others=frozenset(
+                network.network_address
+                for card in known
+                if not card.is_self
+                for network in _networks(addresses_of(card))
+            ),
             apis=frozenset(api.place for _, api, _ in read if api.place is not None),
             on_loopback=all(
                 api.on_loopback
@@ -53,11 +60,12 @@ class KnownPlaces:
 
     def on_host(self, own: frozenset[IpAddress]) -> Iterator[Network]:
         """Yield the addresses of other nodes that are on loopback, or among those of this host."""
-        for card in self.known:
-            for word in () if card.is_self else addresses_of(card):
-                address = literal(word)
-                if is_at_loopback(word) or (address and ipaddress.ip_address(address) in own):
-                    yield ipaddress.ip_network(address or "")
+        for address in self.others & own | self._others_on_loopback:
+            yield ipaddress.ip_network(address)
+
+    @cached_property
+    def _others_on_loopback(self) -> frozenset[IpAddress]:
+        return frozenset(each for each in self.others if is_loopback(str(each)))
 
 
 def words_of(card: KnownNode) -> tuple[str, ...]:
