@@ -30,6 +30,7 @@ from tests.bench import (
     pscheduler,
     rounds,
     starts,
+    stored,
     streams,
 )
 from tests.bench.figures import Figure
@@ -65,6 +66,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "readers": (1, promises.slow_readers),
     "year": (1, promises.year),
     "purge": (1, promises.purge),
+    "stored": (1, stored.stored),
     "pscheduler": (1, pscheduler.conversations),
     "known": (1, known.known),
 }

@@ -20,6 +20,7 @@ from tests.bench import (
     proposals,
     rounds,
     starts,
+    stored,
     streams,
 )
 
@@ -51,6 +52,7 @@ _SIZES: dict[ModuleType, dict[str, Any]] = {
     proposals: {"SIZES": (10, 100), "REPEATS": 3},
     rounds: {"SIZES": (20,)},
     starts: {"RUNS": 5, "TOGETHER": 3, "ROUNDS": 2, "CROWD": 10, "CROWD_ROUNDS": 1},
+    stored: {"SIZES": (100,), "ASKED": 2, "HOURS": 24},
     streams: {"WATCHED_S": 5.0},
 }
 
