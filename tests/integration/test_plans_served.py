@@ -7,31 +7,61 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
+import aiohttp
 import pytest
 
 from node.client.users import UserClient
 from node.model import times
 from node.model.errors import InvalidDocument, NotFound, NoTime
+from node.model.principals import Role
 from node.model.wire.plans import Outcome
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.reservations import document as reservation
-from tests.support.served_nodes import give_token, know, served
+from tests.support.served_nodes import Asker, Served, answered, give_token, know, served
+
+MESH = """
+name = "wide"
+[groups]
+all = ["a", "b"]
+[tests.idle]
+type = "idle"
+spec = { duration = "PT1M", class = "exclusive" }
+[schedules.hourly]
+repeat = "PT1H"
+[[measure]]
+shape = "full-mesh"
+members = "all"
+test = "idle"
+schedule = "hourly"
+"""
+ELSEWHERE = """
+archives = ["elsewhere"]
+[archives.elsewhere]
+archiver = "http"
+spec = { url = "http://127.0.0.1:1/" }
+"""
 
 
 @pytest.fixture
-async def client(
+async def pair(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
-) -> AsyncIterator[UserClient]:
-    """Return the client of the owner of a, which knows b; neither has a lead."""
+) -> AsyncIterator[tuple[Served, Served]]:
+    """Return two nodes that know each other; neither has a lead, and a has an owner."""
     async with contextlib.AsyncExitStack() as stack:
         a = await stack.enter_async_context(served("a", await new_database(), clock, tmp_path))
         b = await stack.enter_async_context(served("b", await new_database(), clock, tmp_path))
         await know(a, b)
         await know(b, a)
         await give_token(a)
-        async with UserClient(a.settings.public_url, "secret", clock) as user:
-            yield user
+        yield a, b
+
+
+@pytest.fixture
+async def client(pair: tuple[Served, Served], clock: ManualClock) -> AsyncIterator[UserClient]:
+    """Return the client of the owner of a, which knows b; neither has a lead."""
+    async with UserClient(pair[0].settings.public_url, "secret", clock) as user:
+        yield user
 
 
 async def test_a_node_without_its_lead_answers(client: UserClient) -> None:
@@ -89,3 +119,17 @@ async def test_a_task_that_needs_time_is_refused_with_what_would_find_it(
     task = await client.create_task(offer.document, if_time=True)
     assert task.schedule.start is not None
     assert task.schedule.start >= START + times.HOUR
+
+
+async def test_the_trial_of_a_mesh_asks_others_only_for_what_its_user_may_post(
+    pair: tuple[Served, Served],
+) -> None:
+    """A user sends results nowhere: what they may not post is previewed with no participant."""
+    a, b = pair
+    await give_token(a, "of alice", "alice", Role.RUN)
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer of alice"}) as session:
+        alice = Asker(a, session)
+        for text, asked in ((MESH + ELSEWHERE, False), (MESH, True)):
+            status, trial = await alice.ask("POST", "/v1/meshes/trials", {"text": text})
+            assert (status, len(trial["create"])) == (200, 2), trial
+            assert (answered(b, "/v1/participant/") > 0) is asked
