@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -198,8 +198,21 @@ class Peers:
 
         False: nothing listens there, or another node. Whoever is only slow may live.
         """
+        card = await self._card_at(url, identity)
+        return card.identity == identity if isinstance(card, NodeCard) else card
+
+    async def is_at(self, url: str, identity: str) -> bool | None:
+        """Return whether a node answers at a URL with its key, and calls itself by that URL.
+
+        None if that cannot be told, as for :meth:`lives_at`.
+        """
+        card = await self._card_at(url, identity)
+        return (card.identity, card.url) == (identity, url) if isinstance(card, NodeCard) else card
+
+    async def _card_at(self, url: str, identity: str) -> NodeCard | Literal[False] | None:
+        """Return the card of who answers at a URL; False if nothing listens there, None if slow."""
         try:
-            return (await self.card(url, identity)).identity == identity
+            return await self.card(url, identity)
         except PeerUnreachable as error:
             cause = error.__cause__
             refused = isinstance(cause, aiohttp.ClientConnectorError) and isinstance(
@@ -208,14 +221,6 @@ class Peers:
             return False if refused else None
         except ParleyError:
             return None
-
-    async def is_at(self, url: str, identity: str) -> bool:
-        """Return whether a node with this key answers at a URL, and calls itself by it."""
-        try:
-            card = await self.card(url, identity)
-        except ParleyError:
-            return False
-        return (card.identity, card.url) == (identity, url)
 
     async def has_time(self, url: str, identity: str, now: Callable[[], int]) -> bool:
         """Return whether a node answers with its key, and has the time of this clock."""

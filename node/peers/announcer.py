@@ -37,7 +37,7 @@ from node.model.naming import find_clash
 from node.model.times import to_the_second
 from node.model.wire.participants import ConfirmationAnswer
 from node.peers.directory import Directory
-from node.peers.rivals import OwnProcess, ServingProcess
+from node.peers.rivals import SILENT, OwnProcess, ServingProcess
 from node.store import nodes, notices
 from node.store.core import Core
 from node.store.nodes import KnownNode
@@ -102,6 +102,7 @@ class Announcer:
         self._own: tuple[Announcement, str] | None = None
         self._own_key: str | None = None
         self._previous_url: str | None = None
+        self._silent_since: int | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._obstacles: dict[str, str] = {}
         self._told: dict[str, str] = {}
@@ -150,32 +151,47 @@ class Announcer:
         before = None if stored is None else _announcement_in(stored, self._identity)
         return None if before is None else before.url
 
-    async def lives_where_it_was(self) -> bool:
-        """Return whether a process with this node's key answers where the node was before this one.
+    async def may_live_where_it_was(self) -> bool:
+        """Return whether a process with this node's key may be where the node was before this one.
 
-        It calls itself by that URL; this process, reached by an earlier name, does not.
+        It calls itself by that URL; this process, reached by an earlier name, does not. One that is
+        only slow is there, until it has been asked for as long as it would take to be heard of.
         """
         if self._previous_url is None:
             return False
-        return await self._peers.is_at(self._previous_url, self._identity)
+        is_there = await self._peers.is_at(self._previous_url, self._identity)
+        if is_there is not None:
+            self._silent_since = None
+            return is_there
+        now = self._clock.monotonic()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        return now - self._silent_since < SILENT
 
     async def answers_at(self, url: str) -> bool | None:
         """Return whether a process with this node's key answers at a URL; None if it may."""
         return await self._peers.lives_at(url, self._identity)
 
-    async def own(self) -> str | None:
-        """Return this node's announcement; None where nothing is signed, or it may be a copy."""
+    async def own(self, *, serves: bool = True) -> str | None:
+        """Return this node's announcement; None where nothing is signed, or it may be a copy.
+
+        Only the process that ``serves`` the node announces another place: it looks at the one
+        before. A lead apart repeats what was announced last.
+        """
         if self._signer is None or self._database.copy_of is not None:
             return None
         generation = self._database.generation
         key = self._signer.lineage.key
-        if self._own is not None and self._own[0].generation == generation and self._own_key == key:
-            return self._own[1]
+        if self._own is not None and self._own_key == key:
+            last, text = self._own
+            if (last.generation, last.url) == (generation, self._url):
+                return text
         async with self._database.transaction() as connection:
             stored = await nodes.lock_announcement(connection, self._identity)
             before = None if stored is None else _announcement_in(stored, self._identity)
             current = next_announcement(before, generation, self._url, self._clock.now())
             if before is not None and before.url not in {None, current.url}:
+                if not serves:
+                    return stored
                 self._previous_url = before.url
             if stored is None or current != before or self._own_key != key:
                 stored = self._signer.statement(StatementKind.ANNOUNCEMENT, current.claims)

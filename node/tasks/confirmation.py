@@ -185,7 +185,8 @@ class TaskConfirmer:
         if self._database.copy_of is not None:
             mark = None  # a copy tells nobody of its data
         follows = has_feature(known.attributes, Feature.ANNOUNCEMENTS)
-        announcement = await self._announcer.own() if follows else None
+        serves = self.process is not None
+        announcement = await self._announcer.own(serves=serves) if follows else None
         own = self.process if has_feature(known.attributes, Feature.PROCESSES) else None
         answered = await self._peer(lead).confirm(
             ConfirmationRequest(
@@ -208,8 +209,8 @@ class TaskConfirmer:
         # the process that serves the node believes it, since only that one is told of a rival.
         if later is not None and lead not in self._believed and not contested:
             # All others may have been restarted, and have forgotten whom they heard.
-            if await self._announcer.lives_where_it_was():
-                log.warning("another process with this node's key answers where the node was")
+            if await self._announcer.may_live_where_it_was():
+                log.warning("another process with this node's key may be where the node was")
                 return answered
             self._believed.add(lead)
             if await self._database.check_mark(later):

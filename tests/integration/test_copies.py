@@ -11,7 +11,7 @@ import pytest
 from node.model import times
 from node.model.errors import CopyOfNode, NotAllowed
 from node.model.wire.participants import ConfirmationRequest
-from node.peers.rivals import OwnProcess, ProcessesHeard
+from node.peers.rivals import SILENT, OwnProcess, ProcessesHeard
 from node.service import NodeService
 from node.store.mark import HostMarks
 from node.trust.keys import NodeKey
@@ -116,6 +116,43 @@ async def test_a_clone_asks_where_it_was_before_it_believes_a_later_mark(
     await confirming
     assert asked == [original.card.url]
     assert (copy.database.generation == generation) is lives
+
+
+async def test_a_clone_whose_original_is_slow_asks_it_as_long_as_others_would_hear_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer in time says nothing of who is there, until that one would have been heard of."""
+    original, copy, _ = await _twice(world)
+    assert await original.announcer.own() is not None
+    copy.announcer._url = "http://198.51.100.77:8642"
+    assert await copy.announcer.own() is not None
+    answers: list[bool | None] = [None, None, None, False, True]
+
+    async def is_at(_url: str, _identity: str) -> bool | None:
+        return answers.pop(0)
+
+    monkeypatch.setattr(copy.announcer._peers, "is_at", is_at)
+    found = []
+    for _ in range(len(answers)):
+        found.append(await copy.announcer.may_live_where_it_was())
+        world.clock.advance(SILENT // 2)
+    assert found == [True, True, False, False, True]
+
+
+async def test_a_lead_apart_announces_no_other_place(world: World) -> None:
+    """What the lead of a clone says first takes from its service where the original is."""
+    original, copy, _ = await _twice(world)
+    said = await original.announcer.own()
+    lead = shallow_copy(copy.announcer)
+    for announcer in (lead, copy.announcer):
+        announcer._url = "http://198.51.100.77:8642"
+    assert said is not None
+    assert await lead.own(serves=False) == said
+    assert await copy.announcer.previous_url() == original.card.url
+    moved = await copy.announcer.own()
+    assert moved not in {None, said}
+    assert await lead.own(serves=False) == moved
+    assert copy.announcer._previous_url == original.card.url
 
 
 async def test_only_who_serves_the_node_believes_a_later_mark(world: World) -> None:
