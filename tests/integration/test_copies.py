@@ -140,7 +140,7 @@ async def test_a_clone_whose_original_is_slow_asks_it_as_long_as_others_would_he
 
 
 async def test_a_lead_apart_announces_no_other_place(world: World) -> None:
-    """What the lead of a clone says first takes from its service where the original is."""
+    """A lead that speaks before its service would take from it where the original is."""
     original, copy, _ = await _twice(world)
     said = await original.announcer.own()
     lead = shallow_copy(copy.announcer)
