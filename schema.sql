@@ -906,6 +906,7 @@ COMMENT ON CONSTRAINT run_no_overlap ON run IS
 'Promise 1: two runs whose classes may not overlap never occupy the same time.';
 CREATE INDEX run_exchange ON run (exchange_id);
 CREATE INDEX run_starts ON run (starts_at, id);
+CREATE INDEX run_of_task ON run (task_id, starts_at, id) INCLUDE (state, judgement);
 -- The longest run tells how long before a span the first run that reaches into it may have begun.
 CREATE INDEX run_length ON run ((ends_at - starts_at));
 CREATE INDEX run_open ON run (starts_at) WHERE state IN ('booked', 'running', 'merging', 'set-aside');

@@ -232,7 +232,7 @@ async def answer_page(request: web.Request, task: UUID | None) -> web.StreamResp
     )
 
     async def fetch_runs() -> tuple[list[Record], bool]:
-        async with node.database.connection() as connection:
+        async with node.database.transaction() as connection:
             rows = await runs.find_page(connection, wanted)
         return rows, bool(rows)
 
@@ -432,7 +432,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     limit = requests.limit(request, requests.PAGE_MAX)
     requester, (start, run) = requests.requester(request), after or (None, None)
     reserved: Sequence[ReservationSpan] = ()
-    async with node.database.connection() as connection:
+    async with node.database.transaction() as connection:
         if then is None:
             rows = await runs.find_page(
                 connection,

@@ -35,6 +35,11 @@ from node.store.statements import Purge, Query, Statements, as_tuple, columns_of
 SEARCH_S = 5.0
 """Most seconds for which the database searches runs for words: it reads each run of the span."""
 
+_DIGITS = 32
+"""Number of digits of an id."""
+_TASKS_MAX = 100
+"""Most tasks of which each is looked up in the index of its runs; a seat of a pool has one."""
+
 _SQL = Statements("node.store", "runs")
 
 
@@ -496,13 +501,21 @@ find_measurement: Query[[UUID], Record | None] = _SQL.record("recorded_run")
 async def find_page(connection: Connection, wanted: RunFilter) -> list[Record]:
     """Return runs for users, and gaps in the form of runs; both in one order, by start.
 
+    In a transaction, for which it sets how lists are planned.
+
     :raises SearchTooWide: a search for words was not over after ``SEARCH_S``.
     """
-    *arguments, ascending = vars(wanted).values()
+    ids = (None, None) if wanted.prefix is None else _ids_beginning_with(wanted.prefix)
+    tasks = await _filtered_tasks(connection, wanted)
+    if ids is None or tasks == []:
+        return []
+    task, *arguments, ascending = vars(wanted).values()
+    task, tasks = (tasks[0], None) if tasks and len(tasks) == 1 else (None, tasks)
     query = _SQL["runs_forward" if ascending else "runs_backward"]
     try:
         async with asyncio.timeout(None if wanted.words is None else SEARCH_S):
-            rows: list[Record] = await connection.fetch(query, *arguments)
+            await connection.execute(_SQL["plan_for_values"])
+            rows: list[Record] = await connection.fetch(query, task, *arguments, tasks, *ids)
     except TimeoutError as error:
         if wanted.words is None:
             raise
@@ -512,6 +525,36 @@ async def find_page(connection: Connection, wanted: RunFilter) -> list[Record]:
         )
         raise SearchTooWide(msg) from error
     return rows
+
+
+async def _filtered_tasks(connection: Connection, wanted: RunFilter) -> list[UUID] | None:
+    """Return all tasks that the filters leave; None if they may be more than ``_TASKS_MAX``.
+
+    Few of many tasks have few of the newest runs, so that these are read by their tasks.
+    """
+    filters = (
+        wanted.task,
+        wanted.test,
+        wanted.requester,
+        wanted.participant,
+        wanted.target,
+        wanted.campaign,
+        wanted.mesh,
+    )
+    if filters == (None,) * len(filters):
+        return None
+    most = None if wanted.task is not None else _TASKS_MAX + 1  # a pool task has all its seats
+    rows = await connection.fetch(_SQL["filtered_tasks"], *filters, most)
+    return [row["id"] for row in rows] if most is None or len(rows) < most else None
+
+
+def _ids_beginning_with(prefix: str) -> tuple[UUID, UUID] | None:
+    """Return the first and the last id that begins like this; None if none does."""
+    digits = prefix.replace("-", "")
+    if not digits or not set(digits) <= set("0123456789abcdef"):
+        return None
+    first, last = (UUID(digits[:_DIGITS].ljust(_DIGITS, fill)) for fill in "0f")
+    return (first, last) if str(first).startswith(prefix) else None
 
 
 async def find_by_id(

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 import pytest
+from asyncpg.pool import PoolConnectionProxy
 
 from node.model.wire.campaigns import CampaignDocument
 from node.store import runs
 from node.store.database import PostgresDatabase
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.query_plans import reads_of
 from tests.support.served_nodes import Asker, asker
 
 FORWARD = "/v1/runs?order=asc&"
+LAB, _, WAN = (UUID(f"00000000-0000-4000-8000-00000000000{last}") for last in "abc")
+_LATER_RUNS = """
+    INSERT INTO run (
+        id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at,
+        state, judgement, finished_at, created_at, changed_at
+    )
+    SELECT
+        gen_random_uuid(), $1, at.slot, 1, 0, 'background-multi', 0, at.slot,
+        at.slot + interval '1 s', 'finished', 'good', at.slot, at.slot, at.slot
+    FROM
+        generate_series(1, 5000) AS number,
+        LATERAL (SELECT $2::timestamptz + number * interval '1 minute' AS slot) AS at
+"""
 _TASKS = """
     INSERT INTO task (
         id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
@@ -177,11 +195,53 @@ async def test_a_list_is_one_query(a: Asker, monkeypatch: pytest.MonkeyPatch) ->
         return await fetch(self, query, *values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kind, "fetch", counted)
-    for path in ("/v1/tasks", "/v1/runs", "/v1/runs?order=asc&mesh=lab&campaign=default"):
+    filtered = "/v1/runs?order=asc&mesh=lab&campaign=default"  # of which tasks is asked first
+    for path, queries in (("/v1/tasks", 1), ("/v1/runs", 1), (filtered, 2)):
         asked.clear()
         status, answer = await a.ask("GET", path)
         assert (status, bool(answer["items"])) == (200, True)
-        assert len(asked) == 1, (path, asked)
+        assert len(asked) == queries, (path, asked)
+
+
+async def test_a_list_reads_no_history_of_other_tasks(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ended before 5,000 runs of another task is found without reading those."""
+    await a.rows(_LATER_RUNS, LAB, START)
+    await a.rows("UPDATE run SET starts_at = starts_at - interval '1 day' WHERE task_id <> $1", LAB)
+    await a.rows("VACUUM (ANALYZE) run")
+    [(ended,)] = await a.rows("SELECT id FROM run WHERE task_id = $1", WAN)
+    plans = await _explained(monkeypatch)
+    for path, found in (
+        (f"/v1/runs?task={WAN}", 1),
+        ("/v1/runs?mesh=wan", 1),
+        ("/v1/runs?test=throughput", 1),
+        ("/v1/runs?target=b", 1),
+        ("/v1/runs?mesh=none", 0),
+        (f"/v1/runs?prefix={str(ended)[:13]}", 1),
+        (f"/v1/runs?prefix={str(ended)[:7]}-", 0),
+        ("/v1/runs?prefix=run", 0),
+    ):
+        plans.clear()
+        _, answer = await a.ask("GET", path)
+        assert len(answer["items"]) == found, path
+        reads = [read for plan in plans for read in reads_of(plan)]
+        assert not [read for read in reads if read[1] >= 100], path
+
+
+async def _explained(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return a list to which the plan of each query is added before it is executed."""
+    plans: list[dict[str, Any]] = []
+    fetch = PoolConnectionProxy.fetch
+
+    async def explained(self: Any, query: str, *values: object) -> object:
+        if "FROM run" in query:
+            [(plan,)] = await fetch(self, f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values)
+            plans.append(json.loads(plan)[0]["Plan"])
+        return await fetch(self, query, *values)
+
+    monkeypatch.setattr(PoolConnectionProxy, "fetch", explained)
+    return plans
 
 
 async def test_a_search_that_takes_too_long_is_ended(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +18,7 @@ from node.operation.metrics import registry_of
 from node.store import meshes
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.query_plans import reads_of
 from tests.support.served_nodes import Asker, asker
 
 _RUN = """
@@ -58,7 +59,7 @@ SELECT task_id, date_bin('1 hour', slot, 'epoch') FROM run ORDER BY task_id, slo
 """
 OPEN = ("waiting", "booked", "running")
 OWN_READS = {
-    *("task_mesh", "task_pkey", "run_slot_once", "run_open_slot"),
+    *("task_mesh", "task_pkey", "run_slot_once", "run_of_task", "run_open_slot"),
     *("mesh_day_mesh", "mesh_day_key", "mesh_day_task", "mesh_day_last"),
 }
 """The indexes through which a page of a mesh is read."""
@@ -329,7 +330,7 @@ async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
             asked = f"EXPLAIN (ANALYZE, FORMAT JSON) {meshes._SQL[name]}"
             [(explained,)] = await a.rows(asked, *arguments)
             plan = json.loads(explained)[0]["Plan"]
-            reads = list(_reads(plan))
+            reads = list(reads_of(plan))
             assert {table for table, _ in reads} <= OWN_READS, (name, plan)
             assert max(rows for _, rows in reads) <= 300, (name, plan)
 
@@ -346,17 +347,6 @@ async def _sum_up(a: Asker) -> None:
     """Sum up all that has changed, also while the node itself does so and has the lock."""
     while await a.rows("SELECT FROM mesh_recount LIMIT 1"):
         await meshes.sum_up_all(a.node.database)
-
-
-def _reads(plan: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the indexes or tables by which a plan reads tasks and runs, with the rows read."""
-    if plan.get("Relation Name") in {"task", "run"} or "Bitmap Index" in plan["Node Type"]:
-        loops = plan["Actual Loops"]
-        if plan["Node Type"] != "Bitmap Heap Scan":
-            rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
-            yield plan.get("Index Name", plan.get("Relation Name", "")), rows * loops
-    for part in plan.get("Plans", ()):
-        yield from _reads(part)
 
 
 async def test_of_no_time_nothing_is_counted(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -826,3 +826,6 @@ ALTER TABLE archiving ADD CONSTRAINT archiving_given_up_parked CHECK (state = 'p
 COMMENT ON COLUMN archiving.given_up IS
 'It was parked after a day of attempts: it is delivered once its destination accepts anything again.';
 CREATE INDEX archiving_given_up ON archiving (destination_id, number) WHERE given_up;
+
+-- The runs of one task in their order, however many there are of others.
+CREATE INDEX run_of_task ON run (task_id, starts_at, id) INCLUDE (state, judgement);

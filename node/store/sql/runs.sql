@@ -323,11 +323,30 @@ FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE run.id = $1;
 
+-- filtered_tasks --
+-- Tasks that may have runs for these filters, and no more than $8 of them: all, if they are fewer. What a run was to measure may
+-- be from before its task was edited.
+SELECT task.id FROM task
+WHERE
+    ($1::uuid IS NULL OR task.id = $1 OR task.parent = $1)
+    AND ($2::text IS NULL OR task.test = $2)
+    AND ($3::text IS NULL OR task.requester = $3)
+    AND ($4::text IS NULL OR task.participants @> jsonb_build_array(jsonb_build_object('name', $4)))
+    AND ($5::text IS NULL OR task.revision > 1 OR $5 IN (task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url'))
+    AND ($6::text IS NULL OR coalesce(task.campaign, 'default') = $6)
+    AND ($7::text IS NULL OR task.reference ->> 'mesh' = $7)
+LIMIT $8;
+
+-- plan_for_values --
+-- The plan of a list depends on its filters: one that is good for any of them reads the whole table for some.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
+
 -- runs_backward --
 -- For people: runs, and gaps in the form of runs, with what they measure; each filter may be null; one page, latest start first.
 -- A search ($17) finds what has all of its words, in lower case, anywhere in what people read of a run. Of a slot that was tried
 -- again only the last attempt is listed, but for $19, or if the beginning of an id is given.
 -- No run that ends after $5 began earlier than the longest one takes, so that the index of starts finds all without older ones.
+-- $20 are all tasks that the filters leave, if they are few; $21 and $22 the first and the last id of a beginning of one.
 SELECT listed.*
 FROM (
     (
@@ -349,7 +368,9 @@ FROM (
             FROM task WHERE task.id = run_known.task_id
         ) AS measured
         WHERE
-            ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            ($1::uuid IS NULL OR run_known.task_id = $1)
+            AND ($20::uuid [] IS NULL OR run_known.task_id = ANY($20))
+            AND ($21::uuid IS NULL OR run_known.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_known.state = ANY($2))
             AND ($3::text IS NULL OR run_known.test = $3)
             AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
@@ -407,7 +428,9 @@ FROM (
             FROM task WHERE task.id = run_gap.task_id
         ) AS measured
         WHERE
-            ($1::uuid IS NULL OR run_gap.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            ($1::uuid IS NULL OR run_gap.task_id = $1)
+            AND ($20::uuid [] IS NULL OR run_gap.task_id = ANY($20))
+            AND ($21::uuid IS NULL OR run_gap.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_gap.state = ANY($2))
             AND ($3::text IS NULL OR run_gap.test = $3)
             AND ($4::text IS NULL OR run_gap.run_id::text LIKE $4 || '%')
@@ -466,7 +489,9 @@ FROM (
             FROM task WHERE task.id = run_known.task_id
         ) AS measured
         WHERE
-            ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            ($1::uuid IS NULL OR run_known.task_id = $1)
+            AND ($20::uuid [] IS NULL OR run_known.task_id = ANY($20))
+            AND ($21::uuid IS NULL OR run_known.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_known.state = ANY($2))
             AND ($3::text IS NULL OR run_known.test = $3)
             AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
@@ -524,7 +549,9 @@ FROM (
             FROM task WHERE task.id = run_gap.task_id
         ) AS measured
         WHERE
-            ($1::uuid IS NULL OR run_gap.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            ($1::uuid IS NULL OR run_gap.task_id = $1)
+            AND ($20::uuid [] IS NULL OR run_gap.task_id = ANY($20))
+            AND ($21::uuid IS NULL OR run_gap.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_gap.state = ANY($2))
             AND ($3::text IS NULL OR run_gap.test = $3)
             AND ($4::text IS NULL OR run_gap.run_id::text LIKE $4 || '%')

@@ -168,8 +168,8 @@ SELECT
         FROM term WHERE term.pool_task = task.id AND term.over_at > $1 ORDER BY term.starts_at LIMIT 1) AS seats,
     -- Why its next run has no time yet, if one waits.
     (SELECT run_known.reason FROM run_known
-        WHERE run_known.task_id = task.id AND run_known.state = 'waiting'
-        ORDER BY run_known.starts_at, run_known.run_id LIMIT 1) AS waiting,
+        WHERE run_known.run_id = (SELECT run.id FROM run
+            WHERE run.task_id = task.id AND run.state = 'waiting' ORDER BY run.starts_at, run.id LIMIT 1)) AS waiting,
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
@@ -206,7 +206,25 @@ SELECT
         )
         FROM (
             SELECT known.state, known.judgement, sum(known.runs) AS runs FROM (
-                SELECT run_known.state, run_known.judgement, 1 AS runs FROM run_known WHERE run_known.task_id = ANY(part.ids)
+                -- A task may have ten thousand runs. Those of which the index run_of_task tells all are counted in it.
+                SELECT equal.state, judgement_of(equal.state, equal.judgement, false) AS judgement, equal.runs
+                FROM (
+                    SELECT run.state::text AS state, run.judgement, count(*) AS runs
+                    FROM run
+                    WHERE
+                        run.task_id = ANY(part.ids) AND run.state <> 'booked'
+                        AND (run.state <> 'finished' OR run.judgement IS NOT NULL)
+                    GROUP BY run.state, run.judgement
+                ) AS equal
+                UNION ALL
+                SELECT run_known.state, run_known.judgement, 1 AS runs FROM run_known
+                WHERE
+                    run_known.run_id = ANY(ARRAY(
+                        SELECT run.id FROM run
+                        WHERE
+                            run.task_id = ANY(part.ids)
+                            AND (run.state = 'booked' OR (run.state = 'finished' AND run.judgement IS NULL))
+                    ))
                 UNION ALL
                 SELECT 'unplaced', judgement_of('unplaced', NULL, FALSE), gap.slots FROM gap WHERE gap.task_id = ANY(part.ids)
             ) AS known GROUP BY GROUPING SETS ((known.state), (known.judgement))
