@@ -206,7 +206,7 @@ async def test_a_list_is_one_query(a: Asker, monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_list_reads_no_history_of_other_tasks(
     a: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ended before 5,000 runs of another task is found without reading those."""
+    """Runs that ended before 5,000 of another task are found without reading those."""
     await a.rows(_LATER_RUNS, LAB, START)
     await a.rows("UPDATE run SET starts_at = starts_at - interval '1 day' WHERE task_id <> $1", LAB)
     await a.rows("VACUUM (ANALYZE) run")
