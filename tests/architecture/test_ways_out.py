@@ -166,7 +166,7 @@ WAYS_OUT: dict[str, Way] = {
     "node/execution/trial.py": Way("this host", "owner", at="_free_port _is_free _try_part"),
     "node/execution/process.py": Way("this host", "owner", at="module"),
     "node/cli/open.py": Way("node's API", "owner", at="module"),
-    "node/client/peers.py": Way("peer", "owner", at="card is_at lives_at"),
+    "node/client/peers.py": Way("peer", "owner", at="_card_at card"),
     "node/journal/webhooks.py": Way("webhook", "owner", "node/model/ways_out.py:WAYS", at="_post"),
     "node/peers/announcer.py": Way(
         "peer", "node", "node/execution/targets.py:moved_refusal", at="_try_move"
