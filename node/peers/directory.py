@@ -47,7 +47,7 @@ class Directory:
 
     def fill(self, known: Sequence[KnownNode]) -> None:
         """Replace the cached nodes, unless they are the same."""
-        if self._all and self._all == tuple(known):
+        if self._all == tuple(known):
             return
         self._all = tuple(known)
         self._self = next((node for node in known if node.is_self), None)

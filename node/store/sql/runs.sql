@@ -373,7 +373,6 @@ FROM (
             AND ($21::uuid IS NULL OR run_known.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_known.state = ANY($2))
             AND ($3::text IS NULL OR run_known.test = $3)
-            AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
             AND (
                 $5::timestamptz IS NULL
                 OR (run_known.ends_at > $5 AND run_known.starts_at > $5 - (SELECT max(run.ends_at - run.starts_at) FROM run))
@@ -386,7 +385,7 @@ FROM (
             AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
             AND ($18::text [] IS NULL OR run_known.judgement = ANY($18))
-            AND ($19::boolean OR $4 IS NOT NULL OR NOT is_tried_again(run_known.task_id, run_known.slot, run_known.attempt, run_known.state))
+            AND ($19::boolean OR $4::text IS NOT NULL OR NOT is_tried_again(run_known.task_id, run_known.slot, run_known.attempt, run_known.state))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
             AND (
@@ -433,7 +432,6 @@ FROM (
             AND ($21::uuid IS NULL OR run_gap.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_gap.state = ANY($2))
             AND ($3::text IS NULL OR run_gap.test = $3)
-            AND ($4::text IS NULL OR run_gap.run_id::text LIKE $4 || '%')
             AND ($5::timestamptz IS NULL OR run_gap.ends_at > $5)
             AND ($6::timestamptz IS NULL OR run_gap.starts_at < $6)
             AND ($7::timestamptz IS NULL OR (run_gap.starts_at, run_gap.run_id) < ($7, $8::uuid))
@@ -494,7 +492,6 @@ FROM (
             AND ($21::uuid IS NULL OR run_known.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_known.state = ANY($2))
             AND ($3::text IS NULL OR run_known.test = $3)
-            AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
             AND (
                 $5::timestamptz IS NULL
                 OR (run_known.ends_at > $5 AND run_known.starts_at > $5 - (SELECT max(run.ends_at - run.starts_at) FROM run))
@@ -507,7 +504,7 @@ FROM (
             AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
             AND ($18::text [] IS NULL OR run_known.judgement = ANY($18))
-            AND ($19::boolean OR $4 IS NOT NULL OR NOT is_tried_again(run_known.task_id, run_known.slot, run_known.attempt, run_known.state))
+            AND ($19::boolean OR $4::text IS NOT NULL OR NOT is_tried_again(run_known.task_id, run_known.slot, run_known.attempt, run_known.state))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
             AND (
@@ -554,7 +551,6 @@ FROM (
             AND ($21::uuid IS NULL OR run_gap.run_id BETWEEN $21 AND $22::uuid)
             AND ($2::text [] IS NULL OR run_gap.state = ANY($2))
             AND ($3::text IS NULL OR run_gap.test = $3)
-            AND ($4::text IS NULL OR run_gap.run_id::text LIKE $4 || '%')
             AND ($5::timestamptz IS NULL OR run_gap.ends_at > $5)
             AND ($6::timestamptz IS NULL OR run_gap.starts_at < $6)
             AND ($7::timestamptz IS NULL OR (run_gap.starts_at, run_gap.run_id) > ($7, $8::uuid))
