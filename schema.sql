@@ -32,7 +32,8 @@ CREATE TABLE generation (
     aged_at timestamptz,
     host text,
     copy_of text,
-    sealed_by text
+    sealed_by text,
+    former_url text
 );
 COMMENT ON TABLE generation IS
 'One row: the name of this history of the data. It is made anew when the database was restored from a backup, so that what is
@@ -46,6 +47,8 @@ COMMENT ON COLUMN generation.sealed_by IS
 'The name of the key in the file secrets.key of the node''s service. Its other processes seal and open with no other one.';
 COMMENT ON COLUMN generation.copy_of IS
 'Where the node goes on of which this is a copy: it begins nothing here. Empty until it is known that no other answers.';
+COMMENT ON COLUMN generation.former_url IS
+'Where this node was before it announced the place where it is. A clone finds its original there.';
 COMMENT ON COLUMN generation.marked_at IS
 'Raised every minute, at most up to the clock, and copied to a file and to other nodes. If they have a later one, the database
 went back to an earlier state.';

@@ -101,7 +101,6 @@ class Announcer:
         self._peers = peers
         self._own: tuple[Announcement, str] | None = None
         self._own_key: str | None = None
-        self._previous_url: str | None = None
         self._silent_since: int | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._obstacles: dict[str, str] = {}
@@ -157,9 +156,11 @@ class Announcer:
         It calls itself by that URL; this process, reached by an earlier name, does not. One that is
         only slow is there, until it has been asked for as long as it would take to be heard of.
         """
-        if self._previous_url is None:
+        async with self._database.connection() as connection:
+            former = await nodes.former_url(connection)
+        if former is None or former == self._url:
             return False
-        is_there = await self._peers.is_at(self._previous_url, self._identity)
+        is_there = await self._peers.is_at(former, self._identity)
         if is_there is not None:
             self._silent_since = None
             return is_there
@@ -192,7 +193,7 @@ class Announcer:
             if before is not None and before.url not in {None, current.url}:
                 if not serves:
                     return stored
-                self._previous_url = before.url
+                await nodes.keep_former_url(connection, before.url)
             if stored is None or current != before or self._own_key != key:
                 stored = self._signer.statement(StatementKind.ANNOUNCEMENT, current.claims)
                 await nodes.keep_announcement(connection, self._identity, stored)

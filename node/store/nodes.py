@@ -221,6 +221,13 @@ Takes ``identity``, ``text``.
 """
 
 
+keep_former_url: Query[[str], None] = _SQL.command("keep_former_url")
+"""Note the URL where this node was before it announced another one."""
+
+former_url: Query[[], str | None] = _SQL.value("former_url")
+"""The URL where this node was before; None if it has always been where it is."""
+
+
 async def keep_new_address(connection: Connection, card: NodeCard, now: int) -> None:
     """Store URL and address of the card of another node, which has moved and answers there."""
     await connection.execute(_SQL["move"], card.identity, card.url, card.address, now)

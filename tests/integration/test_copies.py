@@ -139,6 +139,29 @@ async def test_a_clone_whose_original_is_slow_asks_it_as_long_as_others_would_he
     assert found == [True, True, False, False, True]
 
 
+async def test_a_clone_that_is_restarted_knows_where_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place before is stored: whoever announced another one may have been killed since."""
+    original, copy, site = await _twice(world)
+    assert await original.announcer.own() is not None
+    assert await copy.announcer.may_live_where_it_was() is False
+    copy.announcer._url = "http://198.51.100.77:8642"
+    assert await copy.announcer.own() is not None
+    await world.restart(site)
+    asked: list[str] = []
+
+    async def is_at(url: str, _identity: str) -> bool:
+        asked.append(url)
+        return True
+
+    restarted = site.node.announcer
+    restarted._url = copy.announcer._url
+    monkeypatch.setattr(restarted._peers, "is_at", is_at)
+    assert await restarted.may_live_where_it_was() is True
+    assert asked == [original.card.url]
+
+
 async def test_a_lead_apart_announces_no_other_place(world: World) -> None:
     """A lead that speaks before its service would take from it where the original is."""
     original, copy, _ = await _twice(world)
@@ -152,7 +175,6 @@ async def test_a_lead_apart_announces_no_other_place(world: World) -> None:
     moved = await copy.announcer.own()
     assert moved not in {None, said}
     assert await lead.own(serves=False) == moved
-    assert copy.announcer._previous_url == original.card.url
 
 
 async def test_only_who_serves_the_node_believes_a_later_mark(world: World) -> None:

@@ -829,3 +829,8 @@ CREATE INDEX archiving_given_up ON archiving (destination_id, number) WHERE give
 
 -- The runs of one task in their order, however many there are of others.
 CREATE INDEX run_of_task ON run (task_id, starts_at, id) INCLUDE (state, judgement);
+
+-- Where the node was before stays known to processes that start later.
+ALTER TABLE generation ADD COLUMN former_url text;
+COMMENT ON COLUMN generation.former_url IS
+'Where this node was before it announced the place where it is. A clone finds its original there.';

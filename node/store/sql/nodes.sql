@@ -163,6 +163,12 @@ SELECT announcement FROM node WHERE identity = $1 FOR UPDATE;
 -- keep_announcement --
 UPDATE node SET announcement = $2 WHERE identity = $1;
 
+-- keep_former_url --
+UPDATE generation SET former_url = $1;
+
+-- former_url --
+SELECT former_url FROM generation;
+
 -- move --
 UPDATE node SET url = $2, address = $3, seen_at = $4, unreachable_since = NULL, last_error = NULL
 WHERE identity = $1 AND NOT is_self;
