@@ -185,7 +185,7 @@ async def introduce(one: LabNode, other: LabNode) -> None:
 
 def module_environment() -> dict[str, str]:
     """Return the variables that make ``python -m node…`` work from any directory."""
-    return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
 
 
 async def _readiness(url: str, tls: TlsOptions) -> str:
