@@ -138,7 +138,8 @@ def _term_text(term: str, until: str) -> str:
 Document = dict[str, Any]
 
 CLEARABLE = (
-    "start", "repeat", "cron", "timezone", "slip", "slip-random", "until", "max-runs", "tools",
+    "start", "repeat", "cron", "timezone", "slip", "slip-random", "until", "max-runs",
+    "displacement-budget", "tools",
     "priority", "campaign", "reference", "archives", "after",
 )  # fmt: skip
 """The fields that ``--clear`` resets to their defaults."""
@@ -153,6 +154,8 @@ schedule_options = options("""
     --slip-random      Start at random within the slip.
     --until COMING     No run starts at or after this time.
     --max-runs 1..     Stop after this many runs.
+    --displacement-budget RUNS/OF  How many may give way to others: 1/20 is at most one of any
+                       twenty runs in a row.
 """)
 """The options of the schedule."""
 
@@ -348,7 +351,7 @@ def schedule_document(options: Mapping[str, Any], now: int) -> Document:
         "until": partial(api_instant, now=now),
     }
     schedule = {name: write(given[name]) for name, write in words.items() if name in given}
-    plain = ("cron", "timezone", "max_runs", "samples")
+    plain = ("cron", "timezone", "max_runs", "samples", "displacement_budget")
     schedule |= {name: given[name] for name in plain if name in given}
     return schedule | ({"slip_random": True} if given.get("slip_random") else {})
 

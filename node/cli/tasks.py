@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,11 +77,16 @@ def schedule_text(task: Record) -> str:
         words = [f"cron {schedule['cron']} ({schedule['timezone'] or 'UTC'})"]
     if schedule["start"] and _is_later(schedule["start"], task["created_at"]):
         words.append(f"from {local_time_text(schedule['start'])}")
+    return " ".join([*words, *_bounds_of(schedule)])
+
+
+def _bounds_of(schedule: Record) -> Iterator[str]:
     if schedule["until"]:
-        words.append(f"until {local_time_text(schedule['until'])}")
+        yield f"until {local_time_text(schedule['until'])}"
     if schedule["max_runs"]:
-        words.append(f"at most {schedule['max_runs']} runs")
-    return " ".join(words)
+        yield f"at most {schedule['max_runs']} runs"
+    if budget := schedule.get("displacement_budget"):
+        yield "may lose {} of {}".format(*budget.split("/"))
 
 
 def _is_later(start: str, created_at: str) -> bool:

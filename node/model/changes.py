@@ -96,12 +96,14 @@ class PlacementTerms:
     """Spec, tool, class, and duration. If one of them changes, all runs are given up."""
     recurrence: Recurrence
     slip_random: bool
+    displacement_budget: str | None = None
 
     @classmethod
     def of(cls, terms: TaskTerms) -> Self:
         """Return those of a task."""
         measured = terms.spec, terms.tool, terms.scheduling_class, terms.duration
-        return cls(measured, terms.recurrence, terms.schedule.slip_random)
+        schedule = terms.schedule
+        return cls(measured, terms.recurrence, schedule.slip_random, schedule.displacement_budget)
 
 
 def first_given_up_slot(old: PlacementTerms, new: PlacementTerms, surplus: int | None) -> int:
@@ -117,8 +119,9 @@ def first_given_up_slot(old: PlacementTerms, new: PlacementTerms, surplus: int |
     return min((end for end in ends if end is not None), default=NO_SLOT)
 
 
-def _nominal_grid(terms: PlacementTerms) -> tuple[Recurrence, bool]:
-    return replace(terms.recurrence, until=None), terms.slip_random
+def _nominal_grid(terms: PlacementTerms) -> tuple[Recurrence, bool, str | None]:
+    recurrence = replace(terms.recurrence, until=None)
+    return recurrence, terms.slip_random, terms.displacement_budget
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,14 @@ def first_open(recurrence: Recurrence, duration: int, soonest: int) -> int | Non
             return slot
         before = slot
     return None
+
+
+def reopens(old: TaskTerms, new: TaskTerms, now: int) -> bool:
+    """Return whether new terms leave time for the only slot of a task, which may have been over."""
+    recurrence = new.recurrence
+    single = recurrence.repeat is None and recurrence.cron is None and not recurrence.follows
+    same = replace(old.recurrence, slip=recurrence.slip) == recurrence
+    return single and same and first_open(recurrence, new.duration, now) is not None
 
 
 def passed_slots(

@@ -33,8 +33,11 @@ def busy(
     end: int,
     test: str | None = None,
     priority: int | None = None,
+    *,
+    spared: bool = False,
 ) -> str:
-    return f"busy with {_run_text(scheduling_class, start, end, test, priority)}"
+    stays = "; its task may lose no further run (displacement_budget)" if spared else ""
+    return f"busy with {_run_text(scheduling_class, start, end, test, priority)}{stays}"
 
 
 @reason
@@ -197,6 +200,10 @@ priority_without_rule = ReasonKind[[int]](
     "priority-without-rule", "the priority is {priority}, and no rule is for this user"
 )
 priority_above_rule = ReasonKind[[int]]("priority-above-rule", "the priority is {priority}")
+budget_needs_priority = ReasonKind[[]](
+    "budget-needs-priority",
+    "it has a budget of displacements, by which its runs count as those of the highest priority",
+)
 no_rule_for_asker = ReasonKind[[str]](
     "no-rule-for-asker",
     "the owner of this host lets {who} measure nothing from here; ask for a rule that names it",

@@ -86,7 +86,8 @@ def occupied_class(scheduling_class: SchedulingClass, *, keeps_only: bool) -> Sc
 class Use:
     """The amount that a run takes of a resource; ``fixed`` if it does not give way. Instants in µs.
 
-    ``test`` and ``lead`` are of its task.
+    ``test`` and ``lead`` are of its task, and so is ``series``, if it has a budget of
+    displacements: no two runs of it give way at once.
     """
 
     run: UUID
@@ -98,6 +99,7 @@ class Use:
     fixed: bool = False
     test: str = ""
     lead: str = ""
+    series: UUID | None = None
 
     @property
     def load(self) -> tuple[int, int, int]:
@@ -166,6 +168,8 @@ def admit(
     yielding = sorted((use for use in near if gives_way(use)), key=_precedence)
     gone: list[Use] = []
     for use in yielding:
+        if use.series is not None and any(it.series == use.series for it in gone):
+            continue
         near.remove(use)
         gone.append(use)
         if peak(near, span) <= most:

@@ -60,6 +60,7 @@ def spread_evenly(schedule: ScheduleDocument, duration: int, now: int) -> Schedu
         slip=part - duration,
         slip_random=schedule.slip_random,
         retry=schedule.retry,
+        displacement_budget=schedule.displacement_budget,
     )
 
 

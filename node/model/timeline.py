@@ -48,7 +48,10 @@ _NOBODY = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A run that occupies time on this node; ``lead`` is the identity of its task's lead."""
+    """A run that occupies time on this node; ``lead`` is the identity of its task's lead.
+
+    ``spared_as`` is the priority as which it counts if its task may lose no further run.
+    """
 
     run: UUID
     task: UUID
@@ -60,11 +63,17 @@ class Booking:
     fixed: bool
     lead: str = ""
     rank: int = OWN
+    spared_as: int | None = None
+
+    @property
+    def standing(self) -> int:
+        """The priority as which it counts where it could give way."""
+        return self.priority if self.spared_as is None else self.spared_as
 
 
 @dataclass(frozen=True, slots=True)
 class OccupiedSpan:
-    """Time that runs of one class, rank, and priority occupy; ``fixed`` as for a booking."""
+    """Time that runs of one class, rank, and standing occupy; ``fixed`` as for a booking."""
 
     scheduling_class: SchedulingClass
     priority: int
@@ -163,7 +172,7 @@ def occupation_of(bookings: Sequence[Booking]) -> Occupation:
     """Return what these bookings occupy."""
     grouped: dict[tuple[SchedulingClass, int, bool, int], list[Span]] = defaultdict(list)
     for each in bookings:
-        grouped[each.scheduling_class, each.priority, each.fixed, each.rank].append(
+        grouped[each.scheduling_class, each.standing, each.fixed, each.rank].append(
             (each.starts_at, each.ends_at)
         )
     return Occupation(
@@ -250,7 +259,8 @@ def gives_way(
 
 def is_below(taken: Booking | OccupiedSpan | Use, precedence: Precedence) -> bool:
     """Return whether what is taken could give way to a run of this precedence."""
-    return not taken.fixed and (taken.rank, taken.priority) < precedence
+    standing = taken.standing if isinstance(taken, Booking) else taken.priority
+    return not taken.fixed and (taken.rank, standing) < precedence
 
 
 def trim_window(question: TimelineQuestion, window: Span) -> Span:

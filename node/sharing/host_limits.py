@@ -677,6 +677,7 @@ class LimitKeeper:
             mbps=test.needs(spec).get("mbps") or 0,
             inward=inward,
             inquires=inward is not None and reported_content(test, spec) is not None,
+            budgeted=terms.schedule.displacement_budget is not None,
         )
 
     def _mbps(self) -> int | None:

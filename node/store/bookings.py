@@ -88,12 +88,17 @@ class HeldTask:
 
 @dataclass(frozen=True)
 class Hold:
-    """A request by ``lead`` to hold the runs of one exchange, and the rank that they have here."""
+    """A request by ``lead`` to hold the runs of one exchange, and the rank that they have here.
+
+    ``spare_priority`` is the priority as which they count once their task may lose no further run;
+    None if it has no budget of displacements.
+    """
 
     exchange: UUID
     lead: str
     request: HoldRequest
     rank: int = OWN
+    spare_priority: int | None = None
 
     @property
     def runs(self) -> Sequence[UUID]:
@@ -402,6 +407,7 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
         [task.scheduling_class for _, task, _ in wanted],
         [hold.request.priority for hold, _, _ in wanted],
         [hold.rank for hold, _, _ in wanted],
+        [hold.spare_priority for hold, _, _ in wanted],
     )
     return {row[0] for row in rows}
 

@@ -147,11 +147,17 @@ class HoldBooker:
 
     def _with_counted_rank(self, hold: Hold, task: HeldTask) -> Hold:
         """Return a hold with the rank and priority that the limits of this host give it."""
+        budgeted = task.introduced.schedule.get("displacement_budget") is not None
         if task.led_here:
-            return hold
+            return replace(hold, spare_priority=PRIORITY_MAX) if budgeted else hold
         asked = hold.request.priority
         counted = self._limits.counted_priority(asked, task.limit)
-        ranked = replace(hold, rank=self._limits.rank(hold.lead, task.limit))
+        highest = self._limits.counted_priority(PRIORITY_MAX, task.limit)
+        ranked = replace(
+            hold,
+            rank=self._limits.rank(hold.lead, task.limit),
+            spare_priority=highest if budgeted else None,
+        )
         if counted == asked:
             return ranked
         return replace(ranked, request=hold.request.model_copy(update={"priority": counted}))

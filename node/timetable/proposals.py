@@ -405,6 +405,7 @@ def obstacle(
         priority=each.priority,
         starts_at=each.starts_at,
         ends_at=each.ends_at,
+        spared=each.spared_as is not None,
     )
     return described if lead in (own, each.lead) else described.anonymous()
 

@@ -113,6 +113,7 @@ function boundsOf(schedule, now) {
   const words = [];
   if (schedule.until) words.push(`until ${momentOf(Date.parse(schedule.until), now)}`);
   if (schedule.max_runs) words.push(`at most ${schedule.max_runs} runs`);
+  if (schedule.displacement_budget) words.push(`may lose ${schedule.displacement_budget.replace("/", " of ")}`);
   if (schedule.slip_random && schedule.slip) {
     words.push(`at random within ${spell(parseDuration(schedule.slip) ?? 0)}`);
   }

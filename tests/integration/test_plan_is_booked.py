@@ -379,6 +379,34 @@ async def test_random_priorities_displace_as_planned(trio: Trio, seed: int) -> N
     assert displaced
 
 
+async def test_a_series_loses_no_more_than_its_budget(trio: Trio) -> None:
+    """A series gives way once in twenty runs: plans and bookings of higher priorities know it."""
+    await limit(trio.c, RANKED_ALIKE)
+    times_of_series: dict[str, Any] = {"repeat": "PT5M", "max_runs": 22}
+    low = idle("a", "c", duration="PT4M", **at(HOUR, **times_of_series))
+    low["schedule"]["displacement_budget"] = "1/20"
+    series = await trio.posted(low)
+    displaced, reasons = [], []
+    for number in (3, 4, 12, 21, 2):
+        high = idle("c", **at(HOUR + number * 5 * times.MINUTE, slip="PT0S"))
+        plan = await trio.compare({**high, "priority": 3})
+        displaced.append(plan["displaced_count"])
+        reasons += [it["reason"] for it in plan["unplaced"]]
+        await trio.settle()
+    assert displaced == [1, 0, 0, 0, 0]
+    assert len(reasons) == 4
+    assert all("may lose no further run (displacement_budget)" in it for it in reasons)
+    status, edited = await trio.a.ask(
+        "PATCH", f"/v1/tasks/{series}", {"schedule": {"displacement_budget": "1/10"}}
+    )
+    assert (status, edited["schedule"]["displacement_budget"]) == (200, "1/10")
+    await trio.settle()
+    plan = await trio.compare(
+        {**idle("c", **at(HOUR + 21 * 5 * times.MINUTE, slip="PT0S")), "priority": 3}
+    )
+    assert plan["displaced_count"] == 1
+
+
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 5))]
 )

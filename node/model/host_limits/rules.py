@@ -21,6 +21,7 @@ from node.model.principals import FOLLOWER, OUTSIDE, Principal
 from node.model.ranks import OWN, PEER
 from node.model.reason import Reason
 from node.model.reasons import (
+    budget_needs_priority,
     class_not_of_rule,
     context_not_of_rule,
     limit_refuses,
@@ -123,6 +124,7 @@ class TaskFacts:
     run is expected to move here, None if that is unknown; ``mbps`` the rate that its test states,
     or 0. ``targets`` are the hosts of the spec that take no part. ``inward`` is what the results
     tell of this host itself, if they do; ``inquires`` whether they answer there what the spec asks.
+    ``budgeted`` is whether a budget bounds how many runs give way, as the highest priority would.
     """
 
     test: str
@@ -135,6 +137,7 @@ class TaskFacts:
     mbps: int = 0
     inward: str | None = None
     inquires: bool = False
+    budgeted: bool = False
 
     @property
     def rate(self) -> int:
@@ -330,8 +333,11 @@ class HostLimits:
         groups = self.groups_of_user(user)
         if groups:
             return self._verdict_of_rules(groups, task, priority, user)
-        if user.bound and user.token != FOLLOWER and priority > 0:
-            return LimitRefusal(None, "/priority", priority_without_rule(priority), "at most 0")
+        if user.bound and user.token != FOLLOWER:
+            if priority > 0:
+                return LimitRefusal(None, "/priority", priority_without_rule(priority), "at most 0")
+            if task.budgeted:
+                return _budget_refusal(None)
         return next(_inquiry_misfits(None, task, user), None)
 
     def judge(self, asker: Asker, task: TaskFacts) -> Verdict:
@@ -379,7 +385,8 @@ class HostLimits:
             if user is None:
                 misfits += _inward_misfits(rule, task, "another node")
             else:
-                misfits += (*_priority_misfits(rule, priority), *_inquiry_misfits(rule, task, user))
+                misfits += _priority_misfits(rule, task, priority)
+                misfits += _inquiry_misfits(rule, task, user)
             if not misfits:
                 return rule
             if closest is None or _distance(misfits) < _distance(closest):
@@ -475,8 +482,16 @@ def _inquiry_misfits(rule: Rule | None, task: TaskFacts, user: User) -> Iterator
         yield from _inward_misfits(rule, task, "this user")
 
 
-def _priority_misfits(rule: Rule, priority: int) -> Iterator[LimitRefusal]:
+def _budget_refusal(rule: str | None) -> LimitRefusal:
+    """Return why a task of a user whose priorities are bounded has no budget of displacements."""
+    allowed = "under a rule without priority_max"
+    return LimitRefusal(rule, "/schedule/displacement_budget", budget_needs_priority(), allowed)
+
+
+def _priority_misfits(rule: Rule, task: TaskFacts, priority: int) -> Iterator[LimitRefusal]:
     """Yield why a user's task has a priority that a rule does not allow."""
+    if rule.priority_max is not None and task.budgeted:
+        yield _budget_refusal(rule.name)
     if rule.priority_max is not None and priority > rule.priority_max:
         allowed = f"at most {rule.priority_max}"
         yield LimitRefusal(rule.name, "/priority", priority_above_rule(priority), allowed)

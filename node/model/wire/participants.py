@@ -308,15 +308,21 @@ class Obstacle(Document):
     priority: Priority | None = None
     starts_at: Micros
     ends_at: Micros
+    spared: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,
+        description="Whether its task may lose no further run, by its budget of displacements.",
+    )
 
     def anonymous(self) -> Obstacle:
         """Return what a node may know of the run of another node's task."""
-        update = {"run": None, "task": None, "test": None, "priority": None}
+        update = {"run": None, "task": None, "test": None, "priority": None, "spared": False}
         return self.model_copy(update=update)
 
     def why(self) -> Reason:
         """Return the reason: ``busy with an exclusive throughput run …``."""
-        return busy(self.scheduling_class, self.starts_at, self.ends_at, self.test, self.priority)
+        known = self.test, self.priority
+        return busy(self.scheduling_class, self.starts_at, self.ends_at, *known, spared=self.spared)
 
     def why_not_held(self) -> Reason:
         """Return the reason where its time was offered before."""

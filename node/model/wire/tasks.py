@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Discriminator,
     Field,
     StringConstraints,
@@ -84,6 +86,18 @@ class RetryTerms(Document):
     )
 
 
+_BUDGET = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
+
+
+def _displacement_budget(written: object) -> object:
+    """Return a budget of displacements such as ``1/20`` as it was written."""
+    match = _BUDGET.fullmatch(written) if isinstance(written, str) else None
+    if match is None or int(match[1]) >= int(match[2]):
+        msg = "is no budget such as 1/20: at most one of any twenty runs in a row gives way"
+        raise ValueError(msg)
+    return written
+
+
 _RHYTHM = ("repeat", "cron", "timezone", "slip", "max_runs")
 """Fields of a schedule that follow from a number of runs by a deadline."""
 
@@ -128,6 +142,13 @@ class ScheduleTerms(Document):
         description="How slots are tried again within their slip; by default twice, each 10 s "
         "after the run before ended. Where the owner of a host does not want it, it does not book "
         "them again.",
+    )
+    displacement_budget: Annotated[str, BeforeValidator(_displacement_budget)] | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="How many runs may give way to others: of any twenty in a row at most one with "
+        "1/20. A run that is placed again within its slip is not lost.",
+        examples=["1/20"],
     )
 
     def at(self, now: int, after: Dependency | None = None) -> Schedule:

@@ -834,3 +834,115 @@ CREATE INDEX run_of_task ON run (task_id, starts_at, id) INCLUDE (state, judgeme
 ALTER TABLE generation ADD COLUMN former_url text;
 COMMENT ON COLUMN generation.former_url IS
 'Where this node was before it announced the place where it is. A clone finds its original there.';
+
+-- A series may bound how many of its runs in a row give way.
+ALTER TABLE run ADD COLUMN spare_priority integer, ADD COLUMN spared boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN run.spare_priority IS
+'The priority as which it counts here while it is spared; null for tasks without a budget of displacements.';
+COMMENT ON COLUMN run.spared IS
+'Whether its task may lose no further run near it: as many as its budget of displacements allows have given way. See spare_runs().';
+CREATE FUNCTION standing(run run) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN run.spared THEN greatest(run.priority, run.spare_priority) ELSE run.priority END
+$$;
+COMMENT ON FUNCTION standing(run) IS 'The priority as which a run counts where it could give way.';
+
+-- Of any so many runs of a series in a row, no more than its budget of displacements says are lost. A run is lost that gave
+-- way and was not placed again. Runs count that were booked here, by the order of their slots.
+CREATE FUNCTION spare_runs(series uuid []) RETURNS void LANGUAGE sql AS $$
+    WITH budget AS (
+        SELECT
+            task.id, split_part(task.schedule ->> 'displacement_budget', '/', 1)::integer AS runs,
+            split_part(task.schedule ->> 'displacement_budget', '/', 2)::integer AS of_runs,
+            (
+                SELECT min(run.slot) FROM run
+                WHERE run.task_id = task.id AND run.state IN ('booked', 'set-aside')
+            ) AS first
+        FROM task
+        WHERE task.id = ANY(series) AND task.schedule ->> 'displacement_budget' IS NOT NULL
+    ),
+
+    slot AS (
+        SELECT
+            budget.id, budget.runs, budget.of_runs, run.slot, row_number() OVER (PARTITION BY budget.id ORDER BY run.slot) AS number,
+            bool_or(run.state IN ('displaced', 'set-aside'))
+            AND bool_and(run.state IN ('displaced', 'set-aside', 'cancelled', 'waiting', 'unplaced')) AS lost
+        FROM budget
+        INNER JOIN run ON budget.id = run.task_id
+        WHERE
+            run.slot >= coalesce(
+                (
+                    SELECT earlier.slot FROM run AS earlier
+                    WHERE earlier.task_id = budget.id AND earlier.slot < budget.first
+                    ORDER BY earlier.slot DESC
+                    OFFSET 2 * budget.of_runs LIMIT 1
+                ), '-infinity'
+            )
+        GROUP BY budget.id, budget.runs, budget.of_runs, run.slot
+    ),
+
+    loss AS (
+        SELECT id, number AS first, lead(number, runs - 1) OVER (PARTITION BY id ORDER BY number) AS last
+        FROM slot
+        WHERE lost
+    )
+
+    UPDATE run SET spared = decided.spared
+    FROM (
+        SELECT
+            slot.id, slot.slot, EXISTS (
+                SELECT FROM loss
+                WHERE
+                    loss.id = slot.id AND loss.last IS NOT NULL -- as many as may be lost
+                    AND greatest(loss.last, slot.number) - least(loss.first, slot.number) < slot.of_runs
+            ) AS spared
+        FROM slot
+    ) AS decided
+    WHERE run.task_id = decided.id AND run.slot = decided.slot AND run.state = 'booked' AND run.spared <> decided.spared
+$$;
+COMMENT ON FUNCTION spare_runs(uuid []) IS
+'Marks the booked runs of these tasks that may not be lost as well, by their budgets of displacements.';
+CREATE FUNCTION spare_series() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM spare_runs(ARRAY[NEW.task_id]);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER run_lost AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    new.spare_priority IS NOT NULL
+    AND (old.state IN ('displaced', 'set-aside')) <> (new.state IN ('displaced', 'set-aside'))
+)
+EXECUTE FUNCTION spare_series();
+CREATE FUNCTION spare_added() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    series uuid [];
+BEGIN
+    series := ARRAY(SELECT DISTINCT task_id FROM added WHERE spare_priority IS NOT NULL);
+    IF series <> '{}' THEN
+        PERFORM spare_runs(series);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER run_added AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
+EXECUTE FUNCTION spare_added();
+COMMENT ON FUNCTION tell_changed() IS
+'Notifies of the span of a run that was set aside, came back, is spared, or got another priority or rank, so that caches read it again.';
+DROP TRIGGER run_changed ON run;
+CREATE TRIGGER run_changed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    new.lane IS NOT NULL
+    AND (
+        (old.state = 'booked' AND new.state = 'set-aside')
+        OR (old.state = 'set-aside' AND new.state = 'booked')
+        OR (new.state IN ('booked', 'running') AND (new.priority, new.rank, new.spared) <> (old.priority, old.rank, old.spared))
+    )
+)
+EXECUTE FUNCTION tell_changed();
+CREATE OR REPLACE VIEW resource_taken AS
+SELECT
+    resource_use.resource, resource_use.amount, resource_use.during, run.id AS run_id, run.task_id, run.starts_at, run.ends_at,
+    run.priority, run.rank, run.state, standing(run)
+FROM resource_use
+INNER JOIN run ON resource_use.run_id = run.id
+WHERE run.state IN ('booked', 'running', 'merging');

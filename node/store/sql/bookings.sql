@@ -12,7 +12,7 @@ FROM (
     SELECT DISTINCT -- the most selective columns first: it sorts by them in this order
         run.starts_at,
         run.ends_at,
-        run.priority,
+        standing(run) AS priority,
         run.scheduling_class,
         (run.state = 'running' OR run.starts_at < $3) AS fixed,
         run.rank
@@ -39,7 +39,8 @@ SELECT
     run.ends_at,
     (run.state = 'running' OR run.starts_at < $3) AS fixed,
     task.lead,
-    run.rank
+    run.rank,
+    CASE WHEN run.spared THEN standing(run) END AS spared_as
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE
@@ -155,7 +156,8 @@ DELETE FROM run WHERE id = ANY($1::uuid []);
 
 -- set_aside --
 -- Sets aside runs of lower rank, or of the same rank and strictly lower priority: never running ones, never those about to start, and only the listed ones
--- unless any may give way. Each remembers which run displaces it.
+-- unless any may give way. Each remembers which run displaces it. Of a task with a budget of displacements it takes one at once, since more
+-- may be too many, unless the owner of the host comes first.
 WITH wanted AS (
     SELECT id, starts_at, ends_at, scheduling_class, priority, any_run, rank
     FROM unnest(
@@ -164,14 +166,15 @@ WITH wanted AS (
 ),
 
 victim AS (
-    SELECT DISTINCT ON (run.id) run.id, wanted.id AS displaced_by, wanted.rank
+    SELECT DISTINCT ON (run.id) run.id, wanted.id AS displaced_by, wanted.rank, run.task_id, run.starts_at,
+        run.spare_priority IS NOT NULL AND run.rank = wanted.rank AS counted
     FROM wanted
     INNER JOIN run ON run.during && tstzrange(wanted.starts_at, wanted.ends_at)
     WHERE
         run.state = 'booked'
         AND run.lane IS NOT NULL
         AND (wanted.scheduling_class = 'exclusive' OR run.scheduling_class = 'exclusive')
-        AND (run.rank, run.priority) < (wanted.rank, wanted.priority)
+        AND (run.rank, standing(run)) < (wanted.rank, wanted.priority)
         AND run.starts_at >= $10
         AND (
             wanted.any_run
@@ -181,13 +184,20 @@ victim AS (
             )
         )
     ORDER BY run.id, wanted.rank DESC, wanted.priority DESC, wanted.starts_at
+),
+
+chosen AS (
+    SELECT id, displaced_by, rank, counted, row_number() OVER (PARTITION BY task_id, counted ORDER BY starts_at, id) AS number
+    FROM victim
 )
 
 UPDATE run
-SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $11
-FROM victim
--- A run that was committed for good meanwhile has a higher rank than all that displace.
-WHERE run.id = victim.id AND run.state = 'booked' AND run.rank <= victim.rank
+SET state = 'set-aside', displaced_by = chosen.displaced_by, changed_at = $11
+FROM chosen
+-- A run that was committed for good meanwhile has a higher rank than all that displace; one that is spared meanwhile stays.
+WHERE
+    run.id = chosen.id AND run.state = 'booked' AND run.rank <= chosen.rank
+    AND (NOT chosen.counted OR (chosen.number = 1 AND NOT run.spared))
 RETURNING run.displaced_by;
 
 -- book --
@@ -196,7 +206,7 @@ RETURNING run.displaced_by;
 -- An earlier one that is over is no obstacle where the lead knows that one came to nothing.
 INSERT INTO run (
     id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, rank,
-    starts_at, ends_at, lane, state, created_at, changed_at
+    starts_at, ends_at, lane, spare_priority, state, created_at, changed_at
 )
 SELECT
     wanted.id, wanted.task_id, wanted.exchange_id, wanted.slot, wanted.attempt, wanted.participant,
@@ -207,18 +217,18 @@ SELECT
             WHEN 'normal' THEN int8range(number, number, '[]')
         END
     END,
-    'booked', $1, $1
+    wanted.spare_priority, 'booked', $1, $1
 FROM (
     SELECT
         wanted.id, wanted.slot, wanted.attempt, wanted.starts_at, wanted.ends_at,
-        exchange.id AS exchange_id, exchange.task_id, exchange.participant, exchange.priority, exchange.rank,
+        exchange.id AS exchange_id, exchange.task_id, exchange.participant, exchange.priority, exchange.rank, exchange.spare_priority,
         exchange.scheduling_class::scheduling_class AS scheduling_class,
         CASE WHEN exchange.scheduling_class = 'normal' THEN nextval('lane') END AS number
     FROM unnest(
         $2::integer [], $3::uuid [], $4::timestamptz [], $5::smallint [], $6::timestamptz [], $7::timestamptz [], $8::boolean []
     ) AS wanted (number, id, slot, attempt, starts_at, ends_at, again)
-    INNER JOIN unnest($9::uuid [], $10::uuid [], $11::smallint [], $12::text [], $13::integer [], $14::smallint [])
-        WITH ORDINALITY AS exchange (id, task_id, participant, scheduling_class, priority, rank, number)
+    INNER JOIN unnest($9::uuid [], $10::uuid [], $11::smallint [], $12::text [], $13::integer [], $14::smallint [], $15::integer [])
+        WITH ORDINALITY AS exchange (id, task_id, participant, scheduling_class, priority, rank, spare_priority, number)
         ON wanted.number = exchange.number
     WHERE NOT EXISTS (
         SELECT FROM run AS other

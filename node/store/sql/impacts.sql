@@ -18,7 +18,7 @@ SELECT * FROM (
         run.state = 'booked'
         AND run.lane IS NOT NULL
         AND run.scheduling_class = ANY($4::scheduling_class [])
-        AND (run.rank, run.priority) < ($5, $6)
+        AND (run.rank, standing(run)) < ($5, $6)
         AND run.starts_at >= $7
     ORDER BY run.id, wanted.number
 ) AS victim

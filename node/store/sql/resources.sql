@@ -34,8 +34,9 @@ SELECT name, number FROM resource WHERE name = ANY($1::text []) ORDER BY name FO
 -- uses --
 -- What runs take of these resources in these spans; those that begin before $4, or have begun, do not give way.
 SELECT
-    taken.resource, taken.run_id, taken.starts_at, taken.ends_at, taken.amount, taken.rank, taken.priority,
-    taken.state <> 'booked' OR taken.starts_at < $4 AS fixed, task.test, task.lead, taken.task_id
+    taken.resource, taken.run_id, taken.starts_at, taken.ends_at, taken.amount, taken.rank, taken.standing,
+    taken.state <> 'booked' OR taken.starts_at < $4 AS fixed, task.test, task.lead,
+    CASE WHEN task.schedule ->> 'displacement_budget' IS NOT NULL THEN taken.task_id END AS series, taken.task_id
 FROM resource_taken AS taken
 INNER JOIN task ON taken.task_id = task.id
 WHERE

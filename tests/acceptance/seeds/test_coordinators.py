@@ -91,3 +91,26 @@ async def test_a_budget_until_a_date(scene: Scene) -> None:
     first = min(runs, key=lambda run: str(run["starts_at"]))
     assert (await scene.lead.ask("DELETE", f"/v1/runs/{first['id']}")).status in {200, 204}
     assert await scene.booked(task, 3) == [10, 20, 30]
+
+
+async def test_a_budget_of_displacements(scene: Scene) -> None:
+    """One run of a series gives way to a higher priority; the next are spared, and plans say so."""
+    series = await scene.named(
+        scene.lead, minutes=4, every=5, runs=9, schedule={"displacement_budget": "1/5"}
+    )
+    assert await scene.booked(series, 9) == [5 * number for number in range(9)]
+    placed = []
+    for minute in (10, 15, 0, 35):
+        document = scene.idle(4, at=minute, priority=5)
+        test = {"type": "idle", "spec": document.pop("spec")}
+        plan = (await scene.lead.ask("POST", "/v1/plans", {"test": test, **document})).body
+        task = await scene.named(scene.lead, minutes=4, at=minute, priority=5)
+        placed.append(plan["placed"])
+        if plan["placed"]:
+            assert await scene.booked(task, 1) == [minute]
+            assert plan["displaced_count"] == 1
+        else:
+            spared = "its task may lose no further run (displacement_budget)"
+            assert spared in plan["unplaced"][0]["reason"]
+            await scene.waits(task, spared)
+    assert placed == [1, 0, 0, 1]
