@@ -379,7 +379,8 @@ class TaskEditor:
     ) -> None:
         """Edit locked tasks, given as pairs of the present and the new version."""
         now = self._clock.now()
-        await self._record_passed_slots(connection, [found for found, _ in edits], now)
+        over = [found for found, new in edits if not changed.reopens(found.terms, new.terms, now)]
+        await self._record_passed_slots(connection, over, now)
         sentences: dict[UUID, str] = {}
         alike: dict[tuple[int, str], list[UUID]] = {}
         for found, new in edits:

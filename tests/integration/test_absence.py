@@ -18,6 +18,7 @@ from lead.exchange.workers import Workers
 from lead.store import planning
 from node.model import times
 from node.model.gaps import Gap
+from node.model.ids import TaskId, run_id
 from node.model.principals import Role
 from node.model.reasons import windows_over
 from node.model.recurrence import SlotRange, nominal_starts
@@ -513,6 +514,52 @@ async def test_an_edit_after_an_absence_tells_each_slot_once(
     sentences = await a.rows("SELECT sentence FROM decision WHERE outcome = 'given up'")
     assert [row[0] for row in sentences] == [
         "24 given up from 2026-12-01T00:00:00Z on: the window is over"
+    ]
+
+
+@ON_ONE_LOOP
+@pytest.mark.parametrize("patch", [{"schedule": {"slip": "PT1M"}}, {"priority": 3}])
+async def test_an_edit_of_a_single_slot_tells_it_once(world: World, patch: dict[str, Any]) -> None:
+    """Where the new slip leaves time, the slot is planned and no gap; otherwise it is a gap."""
+    a = await world.site("a", horizon=times.HOUR)
+    task = await _led(a, repeat=None, slip=10 * times.SECOND)
+    world.clock.advance(11 * times.SECOND)
+    await a.node.editing.edit(task, TaskPatch.model_validate(patch))
+    world.clock.advance(CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+    await _all_planned(a)
+    runs = await a.rows("SELECT state::text FROM run WHERE task_id = $1", task)
+    reopened = "schedule" in patch
+    assert await _gaps(a, task) == ([] if reopened else [(0, 0, 1)])
+    assert [row[0] for row in runs] == (["booked"] if reopened else [])
+
+
+@ON_ONE_LOOP
+async def test_a_run_that_waits_in_a_gap_is_ended(world: World) -> None:
+    """A slot that was told as a gap, and waits all the same, does not wait for ever."""
+    a = await world.site("a", horizon=times.HOUR)
+    task = await _led(a, repeat=None)
+    await a.execute(
+        "INSERT INTO gap (id, task_id, first_slot, last_slot, slots, reason, told_at) "
+        "VALUES (gen_random_uuid(), $1, $2, $2, 1, 'over', $2)",
+        task,
+        START,
+    )
+    await a.execute(
+        "INSERT INTO run (id, task_id, slot, attempt, participant, scheduling_class, priority, "
+        "starts_at, ends_at, state, reason, created_at, changed_at) "
+        "SELECT $2, id, $3, 1, participant, scheduling_class, 0, $3, $4, 'waiting', "
+        "'busy', $3, $3 FROM task WHERE id = $1",
+        task,
+        run_id(TaskId(task), START, 1),
+        START,
+        START + times.MINUTE,
+    )
+    await a.execute("UPDATE planning SET planned_to = $2 WHERE task_id = $1", task, START)
+    world.clock.advance(times.HOUR)
+    await a.execute("UPDATE planning SET plan_at = $2 WHERE task_id = $1", task, START)
+    await a.plan()
+    assert await a.rows("SELECT state::text, reason FROM run WHERE task_id = $1", task) == [
+        ("unplaced", "busy")
     ]
 
 

@@ -215,6 +215,7 @@ FROM unnest($7::uuid [], $8::timestamptz [], $9::smallint [], $10::text [], $11:
 WHERE NOT (
     wanted.state = 'unplaced'
     AND EXISTS (SELECT FROM gap WHERE gap.task_id = $1 AND wanted.slot BETWEEN gap.first_slot AND gap.last_slot)
+    AND NOT EXISTS (SELECT FROM run WHERE run.id = wanted.id) -- it waits, and has to be ended
 )
 ON CONFLICT (id) DO UPDATE SET
     state = CASE WHEN run.state = 'waiting' THEN excluded.state ELSE run.state END,
