@@ -520,7 +520,7 @@ async def test_an_edit_after_an_absence_tells_each_slot_once(
 @ON_ONE_LOOP
 @pytest.mark.parametrize("patch", [{"schedule": {"slip": "PT1M"}}, {"priority": 3}])
 async def test_an_edit_of_a_single_slot_tells_it_once(world: World, patch: dict[str, Any]) -> None:
-    """Where the new slip leaves time, the slot is planned and no gap; otherwise it is a gap."""
+    """An edit whose slip leaves time has the slot planned, and another one has it told as a gap."""
     a = await world.site("a", horizon=times.HOUR)
     task = await _led(a, repeat=None, slip=10 * times.SECOND)
     world.clock.advance(11 * times.SECOND)

@@ -76,7 +76,7 @@ async def _offered(booker: BookingLead) -> list[int]:
 async def test_no_more_give_way_than_the_budget_says(
     booker: BookingLead, budget: str, lost: list[int], left: list[int]
 ) -> None:
-    """What may give way next is offered, and set aside; what is spared is neither."""
+    """A run that may give way is offered, and set aside; one that is spared is neither."""
     await _series(booker, budget)
     for number in lost:
         assert await _displace(booker, number) == 1
@@ -128,7 +128,7 @@ async def test_what_is_placed_again_is_not_lost(booker: BookingLead) -> None:
 
 
 async def test_the_reason_says_that_a_series_may_lose_no_more(booker: BookingLead) -> None:
-    """Who finds no time is told why a run of lower priority stays."""
+    """A lead without time is told why a run of lower priority stays."""
     await _series(booker, "1/20")
     assert await _displace(booker, 3) == 1
     asked = await booker.task(5)

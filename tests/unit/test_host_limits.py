@@ -280,6 +280,22 @@ def test_users_are_limited() -> None:
     assert not parse_limits(LAB).bounds_users
 
 
+def test_a_budget_of_displacements_is_no_way_around_the_priority() -> None:
+    """Users whose priorities are bounded bound no displacements, and others do."""
+    limits = parse_limits(OF_USERS)
+    budgeted = replace(PING, budgeted=True)
+    refusal = limits.judge_user(User("alice"), budgeted, 0)
+    assert isinstance(refusal, LimitRefusal)
+    assert refusal.pointer == "/schedule/displacement_budget"
+    unbound = parse_limits(OF_USERS.replace("priority_max = 5\n", ""))
+    assert isinstance(unbound.judge_user(User("alice"), budgeted, 0), Rule)
+    free = parse_limits(LAB)
+    assert free.judge_user(User("bob"), budgeted, 0) is None
+    bound = free.judge_user(User("bob", bound=True), budgeted, 0)
+    assert isinstance(bound, LimitRefusal)
+    assert bound.pointer == "/schedule/displacement_budget"
+
+
 def test_without_a_rule_nothing_is_allowed() -> None:
     """A node for which there is no rule is told so."""
     assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None

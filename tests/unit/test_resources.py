@@ -80,6 +80,18 @@ def test_the_lowest_priority_gives_way_first() -> None:
     assert admit([high, low], 2, wanted, lambda use: use.priority < 5) == [low.run]
 
 
+def test_no_two_runs_of_a_series_with_a_budget_give_way_at_once() -> None:
+    """One run gives way of a series that may lose one more, and one of another task with it."""
+    series = UUID(int=9)
+    one, two = (Use(UUID(int=it), 0, 10, 1, 0, 0, series=series) for it in (1, 2))
+    other = Use(UUID(int=3), 0, 10, 1, 0, 1)
+    wanted = Use(UUID(int=4), 5, 6, 2, 0, 5)
+    assert admit([one, two], 2, wanted, lambda _: True) is None
+    gone = admit([one, two, other], 3, wanted, lambda _: True)
+    assert gone is not None
+    assert sorted(gone) in ([one.run, other.run], [two.run, other.run])
+
+
 def test_a_full_resource_names_who_has_most_of_the_time() -> None:
     """The reason counts the peak, and names the run that takes most of the span."""
     short, long = Use(UUID(int=1), 0, 3, 1, 0, 0), Use(UUID(int=2), 2, 9, 1, 0, 0)

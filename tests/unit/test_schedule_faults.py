@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from node.model import times
 from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
 from node.model.times import DAY, HOUR, MINUTE, SECOND, parse_instant
+from node.model.wire.tasks import Schedule
 
 patient = settings(deadline=None)
 
@@ -181,3 +183,13 @@ def test_validation_never_raises(
     recurrence = Recurrence(START, repeat, cron, zone, until, slip)
     if not recurrence_faults(recurrence, SECOND):
         assert next_nominal(recurrence, START - 1) is not None
+
+
+@pytest.mark.parametrize(
+    "written", ["1", "0/20", "20/20", "21/20", "1/20000", "1 of 20", 0.05, "٢/20"]
+)
+def test_a_budget_of_displacements_is_fewer_of_many(written: object) -> None:
+    """Budgets are fewer runs than those among which they count, and the error shows one."""
+    assert Schedule.model_validate({"displacement_budget": "19/20"}).displacement_budget == "19/20"
+    with pytest.raises(ValidationError, match="no budget such as 1/20"):
+        Schedule.model_validate({"displacement_budget": written})
