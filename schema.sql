@@ -354,6 +354,7 @@ CREATE TABLE campaign (
     bounded boolean NOT NULL GENERATED ALWAYS AS (
         limits <> '{}' OR quotas <> '{}' OR seats_max IS NOT NULL OR budget IS NOT NULL
     ) STORED,
+    timed_weights jsonb NOT NULL DEFAULT '[]',
     UNIQUE (id, depth),
     FOREIGN KEY (parent_id, parent_depth) REFERENCES campaign (id, depth) ON UPDATE CASCADE,
     CHECK ((parent_id IS NULL) = (parent_depth IS NULL)),
@@ -374,6 +375,7 @@ COMMENT ON COLUMN campaign.target_share IS 'The share of a pool''s seats that it
 COMMENT ON COLUMN campaign.target_borrow IS 'Maximum seats that it may hold at once beyond its promise; null if there is none.';
 COMMENT ON COLUMN campaign.target_lend IS 'Maximum part of its promise that others may hold while it does not want it; null is all.';
 COMMENT ON COLUMN campaign.bounded IS 'Whether it has a limit on what is booked.';
+COMMENT ON COLUMN campaign.timed_weights IS 'Other weights at recurring times, {weight, cron, duration, timezone} each; the first that applies counts.';
 COMMENT ON COLUMN campaign.budget IS '{seat_hours, since, until}: what it and those below it may have of the time between both; without since from the beginning of the campaign.';
 COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: the part of what is delivered that it should get, as a target, floor or ceiling.';
 COMMENT ON COLUMN campaign.limits IS 'By limited quantity: {soft, hard}; the soft limit applies while others want the pool.';

@@ -32,6 +32,7 @@ from lead.policy.view import (
     RememberedState,
     ReservationView,
     SeatBudget,
+    TimedWeight,
 )
 from node.model import times
 from node.model.byte_quotas import BYTES, byte_quota_of
@@ -45,6 +46,7 @@ from node.model.seat_weights import SEAT
 from node.model.suspension import suspended_in
 from node.model.terms import due_at
 from node.model.wire.campaigns import SUSPENDED
+from node.model.wire.campaigns import TimedWeight as TimedWeightDocument
 from node.model.wire.seats import WORTH, SeatRequest
 from node.model.wire.tasks import Schedule
 
@@ -224,6 +226,10 @@ def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:
         byte_quota=byte_quota_of(settings["quotas"]),
         budget=_budget_of(settings["budget"], created_at),
         queue=QueueView() if queue is None else _queue_of(queue),
+        timed_weights=[
+            TimedWeight(exact_number(it.weight), it.opening)
+            for it in map(TimedWeightDocument.model_validate, settings["timed_weights"])
+        ],
     )
 
 

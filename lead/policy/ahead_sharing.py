@@ -37,8 +37,8 @@ KEPT = RefusalRule(
     "ahead",
 )
 
-Parts = Callable[[int], Mapping[str, int]]
-"""``parts(seats)``: each campaign's part of ``seats`` seat-µs, with all campaigns counted."""
+Parts = Callable[[int, int], Mapping[str, int]]
+"""``parts(hour, seats)``: each campaign's part of that many seat-µs; all campaigns count."""
 
 
 class AheadSharing:
@@ -64,7 +64,7 @@ class AheadSharing:
         self._end = board.view.now + board.view.horizon
         self._parts = parts
         self._groups = groups
-        self._by_capacity: dict[int, Mapping[str, int]] = {}
+        self._known_parts: dict[tuple[object, ...], Mapping[str, int]] = {}
         self._members: dict[str, list[str]] = {}
         for name, group in (groups or {}).items():
             self._members.setdefault(group, []).append(name)
@@ -136,7 +136,8 @@ class AheadSharing:
 
     def _part(self, hour: int, whose: str) -> int:
         seats = self._board.capacity(hour)
-        parts = self._by_capacity.get(seats)
+        key = seats, self._board.weights_at(hour)
+        parts = self._known_parts.get(key)
         if parts is None:
-            parts = self._by_capacity[seats] = self._parts(seats)
+            parts = self._known_parts[key] = self._parts(hour, seats)
         return parts.get(whose, 0)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from lead.policy.episode_figures import Board
 from lead.policy.seats import CampaignStake
 from lead.policy.share import aggregation, usage
 from lead.policy.share.weight_tree import Branch, Tiers
@@ -25,9 +24,11 @@ class CampaignLines:
     """The groups of campaigns that count as one, if any."""
 
     def __init__(
-        self, board: Board, together: CampaignGrouping, counted: Iterable[CampaignStake]
+        self,
+        campaigns: Mapping[str, CampaignView],
+        together: CampaignGrouping,
+        counted: Iterable[CampaignStake],
     ) -> None:
-        campaigns = board.view.campaigns
         at_work = [stake.name for stake in counted]
         self.groups: list[aggregation.WeightGroup] = []
         self._parts = {name: campaigns[name].weight for name in at_work}

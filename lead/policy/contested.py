@@ -14,7 +14,7 @@ whole run from what it is due. Each candidate has this once, so nothing moves ba
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -61,6 +61,8 @@ class Account:
     held: Mapping[str, int]
     demand: Mapping[str, int]
     due: Mapping[str, Fraction]
+    tiers: Tiers
+    """By which it is divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class _Seat:
 
 @dataclass(slots=True)
 class Contest:
-    """Candidates that contend for time; without ``span`` only one campaign wants it."""
+    """Candidates of an hour that contend for time; without ``span`` only one campaign wants it."""
 
+    hour: int
     candidates: list[Candidate]
     windows: list[Span]
     span: Span | None = None
@@ -85,15 +88,16 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class ContestRules:
-    """The rules by which contested time is divided: the ``tiers``; campaigns in none take no part.
+    """The rules by which contested time is divided.
 
-    Of equals, whoever is first in ``serving`` comes first, and the ``urgent`` before all. What
-    campaigns have ``used`` lately evens out what rounding gave and took. Without ``takes_turns``
-    candidates keep the order of their set, and only what is given back follows the tiers. With
-    ``by_starts``, starts are divided and not their time.
+    ``tiers_at(hour)`` returns the tiers of an hour, since weights may change with time; campaigns
+    in none take no part. Of equals, whoever is first in ``serving`` comes first, and the ``urgent``
+    before all. What campaigns have ``used`` lately evens out what rounding gave and took. Without
+    ``takes_turns`` candidates keep the order of their set, and only what is given back follows the
+    tiers. With ``by_starts``, starts are divided and not their time.
     """
 
-    tiers: Tiers
+    tiers_at: Callable[[int], Tiers]
     serving: Sequence[str]
     urgent: Sequence[str] = ()
     used: Mapping[str, int] = field(default_factory=dict)
@@ -110,10 +114,15 @@ class Contests:
         self._rules = rules
         self._place = {name: number for number, name in enumerate(rules.serving)}
         self._urgent = {name: number for number, name in enumerate(rules.urgent)}
-        self._members = {
-            it for branches in rules.tiers for each in branches for it in each.campaigns()
-        }
+        self._tiers: dict[int, Tiers] = {}
+        present = self._tiers_at(board.view.now // BUCKET * BUCKET)
+        self._members = {it for branches in present for each in branches for it in each.campaigns()}
         self._gains: dict[tuple[int, str], bool] = {}
+
+    def _tiers_at(self, hour: int) -> Tiers:
+        if hour not in self._tiers:
+            self._tiers[hour] = self._rules.tiers_at(hour)
+        return self._tiers[hour]
 
     def size(self, candidate: Candidate) -> int:
         """Return what a candidate takes of what is divided: seat-µs, or starts."""
@@ -133,7 +142,7 @@ class Contests:
             end = 0
             for window, candidate in sorted(hours[hour], key=lambda it: it[0][0]):
                 if window[0] >= end:
-                    contests.append(Contest([], []))
+                    contests.append(Contest(hour, [], []))
                 contests[-1].candidates.append(candidate)
                 contests[-1].windows.append(window)
                 end = max(end, window[1])
@@ -192,7 +201,8 @@ class Contests:
         for it, window in zip(contest.candidates, contest.windows, strict=True):
             if it.task not in placed and _overlap(window, span):
                 demand[it.campaign] += self.size(it)
-        return Account(span, held, demand, dues(self._rules.tiers, held.total(), demand))
+        tiers = self._tiers_at(contest.hour)
+        return Account(span, held, demand, dues(tiers, held.total(), demand), tiers)
 
     def in_turn(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates in turn, contest by contest; each campaign's own keep their order."""
@@ -213,13 +223,14 @@ class Contests:
             group = groups.get(id(contest), [])
             held = Counter[str]() if contest.span is None else self._held(contest.span)
             standing = Standing(held, self._lacks(contest), self._place)
-            ordered += in_turn(self._rules.tiers, group, standing, self.size)
+            tiers = self._tiers_at(contest.hour)
+            ordered += in_turn(tiers, group, standing, self.size)
         return [*ordered, *(it for it in alone if it.campaign not in self._urgent)]
 
     def _lacks(self, contest: Contest) -> dict[str, float]:
         """Return by how much those who contend used less than their part of what all used."""
         lacks: dict[str, float] = {}
-        for branches in self._rules.tiers:
+        for branches in self._tiers_at(contest.hour):
             names = {it for branch in branches for it in branch.campaigns()}
             used = {name: self._rules.used.get(name, 0) for name in contest.hulls if name in names}
             total = sum(used.values())
@@ -236,9 +247,9 @@ class Contests:
         ]
 
     @property
-    def rules(self) -> ContestRules:
-        """Return by what it is divided."""
-        return self._rules
+    def by_starts(self) -> bool:
+        """True if starts are divided and not their time."""
+        return self._rules.by_starts
 
     def amounts_in(self, span: Span) -> list[tuple[Span, str, int]]:
         """Return the runs in a span, by their ends: when, whose, and what they take of it."""

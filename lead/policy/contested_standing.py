@@ -51,9 +51,7 @@ def standings_of(contests: Contests, campaign: str) -> list[Standing]:
 
 def _standing(contests: Contests, account: Account, campaign: str) -> Standing:
     path = next(
-        found
-        for branches in contests.rules.tiers
-        if (found := list(_levels_to(branches, campaign)))
+        found for branches in account.tiers if (found := list(_levels_to(branches, campaign)))
     )
     levels = [
         LevelStanding(

@@ -7,6 +7,7 @@ charged for there, and wants there what its due runs would take. Amounts are in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, chain
@@ -19,15 +20,18 @@ from lead.policy.view import (
     BUCKET,
     SUSPENDED,
     URGENT,
+    CampaignView,
     Candidate,
     Exact,
     NodeView,
     PostedRun,
     ReservationView,
     View,
+    mean_weight,
 )
 from node.model.classes import SchedulingClass, blockers
 from node.model.spans import Span, normalise
+from node.model.timed_weights import weight_at
 
 Amounts = dict[int, dict[str, int]]
 """Amounts by the beginning of an hour, then by name."""
@@ -48,6 +52,7 @@ class Board:
         self.asked: dict[str, Candidate] = {}
         self.slots: list[ReservationView] = []
         self._capacity: dict[int, int] = {}
+        self._campaigns: dict[int, Mapping[str, CampaignView]] = {}
         self._usable: dict[int, tuple[Sequence[str], list[NodeView]]] = {}
 
     def usable_nodes(self, names: Sequence[str]) -> list[NodeView]:
@@ -152,6 +157,7 @@ class Board:
         ``weights`` replaces the campaigns' own.
         """
         held, wanted = self.allocations.get(hour, {}), self.waiting_demand.get(hour, {})
+        campaigns = self.campaigns_at(hour)
         return [
             CampaignStake(
                 name,
@@ -163,9 +169,42 @@ class Board:
                 0,
                 campaign.created_at,
             )
-            for name, campaign in self.view.campaigns.items()
+            for name, campaign in campaigns.items()
             if (name in held or name in wanted) and campaign.level != SUSPENDED
         ]
+
+    @cached_property
+    def _has_timed_weights(self) -> bool:
+        return any(it.timed_weights for it in self.view.campaigns.values())
+
+    def campaigns_at(self, hour: int) -> Mapping[str, CampaignView]:
+        """Return the campaigns with the weights that count in an hour."""
+        if not self._has_timed_weights:
+            return self.view.campaigns
+        if hour not in self._campaigns:
+            self._campaigns[hour] = {
+                name: replace(it, weight=weight_at(it.weight, it.timed_weights, hour))
+                for name, it in self.view.campaigns.items()
+            }
+        return self._campaigns[hour]
+
+    def campaigns_lately(self, window: int) -> Mapping[str, CampaignView]:
+        """Return the campaigns with the mean weights of a window (µs) before now.
+
+        What they used in it is compared with these.
+        """
+        if not self._has_timed_weights:
+            return self.view.campaigns
+        return {
+            name: replace(it, weight=mean_weight(it, self.view.now, window))
+            for name, it in self.view.campaigns.items()
+        }
+
+    def weights_at(self, hour: int) -> tuple[Exact, ...]:
+        """Return the weights in an hour if they change with time, to tell hours apart by them."""
+        if not self._has_timed_weights:
+            return ()
+        return tuple(it.weight for it in self.campaigns_at(hour).values())
 
     @cached_property
     def planned_to(self) -> int:

@@ -21,7 +21,9 @@ from typing import Final
 from node.model import times
 from node.model.byte_quotas import ByteQuota
 from node.model.classes import SchedulingClass
+from node.model.host_limits.closed import Opening
 from node.model.spans import Span
+from node.model.timed_weights import weight_at
 
 URGENT: Final = 10
 """The level above 9: served before all others, and the only one that may displace by score."""
@@ -130,6 +132,7 @@ class CampaignView:
     ``lend`` of it while it does not want them.
     ``limits`` are by the name of the limited figure, ``quotas`` by resource (for example ``mbps``);
     ``byte_quota`` and ``budget`` are for the campaign and those below it together.
+    ``timed_weights`` count at times instead of ``weight``.
     """
 
     name: str
@@ -150,6 +153,25 @@ class CampaignView:
     byte_quota: ByteQuota | None = None
     budget: SeatBudget | None = None
     queue: QueueView = QueueView()
+    timed_weights: Sequence[TimedWeight] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWeight:
+    """A weight that counts at recurring times instead of the campaign's own."""
+
+    weight: Exact
+    opening: Opening
+
+
+def mean_weight(campaign: CampaignView, until: int, window: int) -> Exact:
+    """Return the mean weight of a campaign in the hours of a window (µs) before an instant."""
+    if not campaign.timed_weights:
+        return campaign.weight
+    last = until // BUCKET * BUCKET
+    hours = range(last, last - max(window, BUCKET), -BUCKET)
+    weights = (weight_at(campaign.weight, campaign.timed_weights, hour) for hour in hours)
+    return Fraction(sum(map(Fraction, weights), Fraction(0)), len(hours))
 
 
 @dataclass(frozen=True, slots=True)

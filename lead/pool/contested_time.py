@@ -55,7 +55,7 @@ class ContestedTimeReader:
             tasks = [task for task in waiting if task.pool == name]
             found = await self._snapshots.read(membership, listed[name], tasks, due_by=due_by)
             episode = Episode(found.view, policies_of(listed[name]), random.Random(0))
-            by_starts = episode.contests.rules.by_starts
+            by_starts = episode.contests.by_starts
             for standing in standings_of(episode.contests, campaign):
                 times_of_pools += _levels_of(listed[name], standing, by_starts=by_starts)
         return times_of_pools

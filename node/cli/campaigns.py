@@ -14,18 +14,23 @@ from node.cli.listing import limit_option, print_documents, print_whole
 from node.cli.options import clear_option, given_values, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import api_instant, local_time_text
+from node.cli.times import DURATION, api_instant, local_time_text
+from node.model import times
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
 from node.model.moments import Moment
+from node.model.times import duration_text
 
 CLEARABLE = (
-    "parent", "weight", "level", "priority", "preemptor", "preemptee", "seats-max", "target",
-    "fairshare", "limits", "quotas", "queue", "budget", "owner", "contact", "description",
+    "parent", "weight", "timed-weights", "level", "priority", "preemptor", "preemptee", "seats-max",
+    "target", "fairshare", "limits", "quotas", "queue", "budget", "owner", "contact", "description",
 )  # fmt: skip
 """The fields that ``--clear`` resets to their defaults."""
 
 BOUNDS = ("borrow", "lend")
 """Members of the target, which ``--clear`` resets, too."""
+
+_TIMED_WORDS = (7, 8)
+"""Numbers of words of ``--weight-at``, without and with a zone."""
 
 _KINDS = {"+": "floor", "-": "ceiling"}
 _AIMED = {"target": ", to be met", "floor": " at least", "ceiling": " at most"}
@@ -130,6 +135,10 @@ CONTESTED = RecordLayout(
 _document_options = options("""
     --parent TEXT               Take its share out of this campaign's share.
     --weight NUMBER             Its share is proportional to this.
+    --weight-at TEXT... as timed_weights  Another weight at times of day, in whole hours:
+                                '1 0 20 * * * 10h Europe/Berlin' is 1 from 20:00 to 6:00. Of
+                                several the first that applies counts; repeat for more, in the
+                                place of all that it has.
     --level 0-9|urgent          Higher levels first; 0 suspends it: nothing new is booked for it,
                                 booked runs take place.
     --priority INTEGER          Added to the priority of its tasks.
@@ -167,6 +176,8 @@ def document_of(given: dict[str, Any], now: int) -> dict[str, Any]:
     for name, members in (("target", _bounds(given)), ("budget", _budget(given, now))):
         if members:
             document[name] = {**(document.get(name) or {}), **members}
+    if given["timed_weights"]:
+        document["timed_weights"] = [_timed_weight(text) for text in given["timed_weights"]]
     if given["limits"]:
         document.setdefault("limits", {}).update(
             _unique_values(map(_limit, given["limits"]), "--limit")
@@ -196,6 +207,20 @@ def _number(text: str, option: str) -> float:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a number", param_hint=option) from None
+
+
+def _timed_weight(text: str) -> dict[str, Any]:
+    """Read ``1 0 20 * * * 10h Europe/Berlin``: a weight, five cron fields, how long, and a zone."""
+    words = text.split()
+    if len(words) not in _TIMED_WORDS:
+        msg = f"{text!r} is not a weight, five cron fields, how long, and perhaps a zone"
+        raise click.BadParameter(f"{msg}: 1 0 20 * * * 10h Europe/Berlin", param_hint="--weight-at")
+    timed = {
+        "weight": _number(words[0], "--weight-at"),
+        "cron": " ".join(words[1:6]),
+        "duration": times.format_duration(DURATION.convert(words[6], None, None)),
+    }
+    return timed | ({"timezone": words[7]} if words[7:] else {})
 
 
 def _whole_number(text: str, option: str) -> int | None:
@@ -258,6 +283,11 @@ _READ: dict[str, Callable[[str], Any]] = {
 """Parsers of the options that are written differently from the document."""
 
 
+def _timed_weight_text(timed: Record) -> str:
+    zone = timed["timezone"] or "UTC"
+    return f"{timed['weight']:g} at {timed['cron']} ({zone}) for {duration_text(timed['duration'])}"
+
+
 def campaign_view(campaign: Record) -> str:
     """Return name and value of each member of a campaign, one on a line."""
     used, fairshare = campaign["used"], campaign["fairshare"]
@@ -268,6 +298,7 @@ def campaign_view(campaign: Record) -> str:
             ("state", campaign["state"]),
             ("under", campaign["parent"]),
             ("weight", f"{campaign['weight']:g}"),
+            ("at times", "; ".join(map(_timed_weight_text, campaign["timed_weights"]))),
             ("level", str(campaign["level"])),
             ("priority", campaign["priority"] or None),
             ("by weight", percent(used["by_weight"])),

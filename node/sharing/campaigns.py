@@ -248,6 +248,7 @@ def settings_of(document: CampaignDocument) -> CampaignSettings:
         contact=document.contact,
         description=document.description,
         state=document.state,
+        timed_weights=[each.model_dump(mode="json") for each in document.timed_weights],
     )
 
 

@@ -15,7 +15,15 @@ from typing import Final
 
 from node.model import times
 from node.model.taskstate import OPEN
-from node.model.wire.campaigns import SUSPENDED, Campaign, UsageHour, Used, Waiting
+from node.model.timed_weights import weight_at
+from node.model.wire.campaigns import (
+    SUSPENDED,
+    Campaign,
+    TimedWeight,
+    UsageHour,
+    Used,
+    Waiting,
+)
 from node.runtime.clock import Clock
 from node.sharing.campaigns import document_of
 from node.store import campaigns
@@ -122,7 +130,7 @@ class UsageReader:
                 delivered[1],
                 booked[1],
             )
-        return _campaigns_with_usage(there, figures)
+        return _campaigns_with_usage(there, figures, now)
 
     async def hours(self, wanted: HourFilter) -> list[UsageHour]:
         """Return the charges by hour and campaign."""
@@ -140,8 +148,10 @@ def _next_hour(now: int) -> int:
     return now - now % times.HOUR + times.HOUR
 
 
-def _campaigns_with_usage(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]:
-    members = [_member(each, figures) for each in there]
+def _campaigns_with_usage(
+    there: Sequence[StoredCampaign], figures: _Figures, now: int
+) -> list[Campaign]:
+    members = [_member(each, figures, now) for each in there]
     promises = promised_shares(members)
     by_weight = promised_shares([replace(member, wants=True) for member in members])
     delivered = with_descendants(members, figures.delivered)
@@ -172,13 +182,14 @@ def _campaigns_with_usage(there: Sequence[StoredCampaign], figures: _Figures) ->
     ]
 
 
-def _member(each: StoredCampaign, figures: _Figures) -> Member:
+def _member(each: StoredCampaign, figures: _Figures, now: int) -> Member:
     open_tasks = any(figures.tasks.get(each.id, {}).get(state) for state in OPEN)
     charged = figures.delivered.get(each.id) or figures.booked.get(each.id)
+    timed = list(map(TimedWeight.model_validate, each.settings.timed_weights))
     return Member(
         each.id,
         each.parent_id,
-        Fraction(each.settings.weight),
+        Fraction(weight_at(each.settings.weight, timed, now - now % times.HOUR)),
         urgent=each.settings.level == campaigns.URGENT,
         suspended=each.settings.level == SUSPENDED,
         wants=bool(open_tasks or charged),

@@ -46,6 +46,7 @@ class CampaignSettings:
     contact: str | None
     description: str | None
     state: str
+    timed_weights: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

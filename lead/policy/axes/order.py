@@ -26,7 +26,7 @@ from lead.policy.feasible.start_by import ForecastRun, Supply, forecast
 from lead.policy.fill import backfill, reservations
 from lead.policy.gaps import GapAttempt
 from lead.policy.order import deadline_first, passes, queues, weighted
-from lead.policy.share import decayed_windows, recent_work, start_counts
+from lead.policy.share import decayed_windows, recent_work, start_counts, usage
 from lead.policy.timetable import PlacementRequest, Timetable, free_times
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, Exact, QueueState, RememberedState
@@ -188,7 +188,8 @@ def _recent_work_and_shares(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return each campaign's recent work, and the shares."""
     view = board.view
-    shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
+    lately = board.campaigns_lately(usage.WINDOW)
+    shares = {name: float(campaign.weight) for name, campaign in lately.items()}
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 

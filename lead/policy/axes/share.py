@@ -192,7 +192,7 @@ class Unshared:
         campaigns = board.view.campaigns.values()
         stakes = [CampaignStake(it.name, created_at=it.created_at) for it in campaigns]
         serving = [stake.name for stake in creation.sorted_by_creation(stakes)]
-        return Unlimited(serving, Contests(board, ContestRules((), serving)))
+        return Unlimited(serving, Contests(board, ContestRules(lambda _: (), serving)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,10 @@ class ByStartCounts:
         branches = [Branch(name, part) for name, part in frequencies.items() if part > 0]
         return Unlimited(
             serving,
-            Contests(board, ContestRules([branches], serving, takes_turns=False, by_starts=True)),
+            Contests(
+                board,
+                ContestRules(lambda _: [branches], serving, takes_turns=False, by_starts=True),
+            ),
         )
 
 
@@ -229,17 +232,20 @@ class ByRecentWorkShare:
         """Return this rule with the figures of one episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
-        shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
+        lately = board.campaigns_lately(usage.WINDOW)
+        shares = {name: float(campaign.weight) for name, campaign in lately.items()}
         serving = recent_work.sorted_by_standing(recent_work.standings(recent, shares))
         without = frozenset(name for name, share in shares.items() if share <= 0)
-        tiers = tiers_by_weight(view.campaigns, CampaignGrouping.NONE)
-        used = {name: int(seats * self.half_life) for name, seats in recent.items()}
-        contests = Contests(board, ContestRules(tiers, serving, used=used))
-        unlimited = Unlimited(serving, contests, without)
-        stakes = _stakes_of_all(board)
 
-        def parts(seats: int) -> Mapping[str, int]:
-            return usage.ideals(seats, stakes)
+        def tiers_at(hour: int) -> Tiers:
+            return tiers_by_weight(board.campaigns_at(hour), CampaignGrouping.NONE)
+
+        used = {name: int(seats * self.half_life) for name, seats in recent.items()}
+        contests = Contests(board, ContestRules(tiers_at, serving, used=used))
+        unlimited = Unlimited(serving, contests, without)
+
+        def parts(hour: int, seats: int) -> Mapping[str, int]:
+            return usage.ideals(seats, _stakes_of_all(board, hour))
 
         return AheadSharing(unlimited, board, self.near, parts)
 
@@ -255,7 +261,8 @@ class ByFairshare:
 
     def for_episode(self, board: Board) -> AheadSharing:
         """Return this rule with the figures of one episode."""
-        campaigns = [board.view.campaigns[stake.name] for stake in _stakes_of_all(board)]
+        stakes = _stakes_of_all(board, board.view.now)
+        campaigns = [board.view.campaigns[stake.name] for stake in stakes]
         targets = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in campaigns}
         rest = max(Fraction(0), 1 - sum(targets.values())) / max(1, len(campaigns))
         entitled = {
@@ -263,13 +270,13 @@ class ByFairshare:
             for it in campaigns
         }
 
-        def parts(seats: int) -> Mapping[str, int]:
+        def parts(_hour: int, seats: int) -> Mapping[str, int]:
             return {name: int(seats * part) for name, part in entitled.items()}
 
         serving = Unshared().for_episode(board).serving
         branches = [Branch(name, Fraction(part)) for name, part in entitled.items() if part > 0]
         unlimited = Unlimited(
-            serving, Contests(board, ContestRules([branches], serving, takes_turns=False))
+            serving, Contests(board, ContestRules(lambda _: [branches], serving, takes_turns=False))
         )
         return AheadSharing(unlimited, board, self.near, parts)
 
@@ -303,7 +310,8 @@ class ByCreation:
             return creation.allot(stakes, seats)
 
         serving = [stake.name for stake in queue]
-        return Divided(board, serving, allotted, Contests(board, ContestRules((), serving)))
+        contests = Contests(board, ContestRules(lambda _: (), serving))
+        return Divided(board, serving, allotted, contests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +331,9 @@ class ByUsage:
 
     def for_episode(self, board: Board) -> AheadSharing:
         """Return this rule with the figures of one episode."""
-        working = _active_stakes(board)
-        lines = CampaignLines(board, self.together, working)
+        lately = board.campaigns_lately(self.window)
+        working = _active_stakes(board, lately)
+        lines = CampaignLines(lately, self.together, working)
         at_work = lines.with_group_weights(working)
         newcomers = _newcomer_usage(board, lines.entitlements(at_work), self.window)
 
@@ -347,6 +356,7 @@ class ByUsage:
             order = ordered if at == latest else serving_order_at(at)
             place = {stake.name: number for number, stake in enumerate(order)}
             grain = board.grains.get(hour) or BUCKET
+            lines = CampaignLines(board.campaigns_at(hour), self.together, working)
 
             def inner(
                 seats: int, stakes: list[CampaignStake], free: FreeSeats
@@ -363,20 +373,23 @@ class ByUsage:
             return [*first, *inner(rest, others, seats)]
 
         serving = [stake.name for stake in ordered]
-        tiers = tiers_by_weight(board.view.campaigns, self.together, serial=self.serial)
+
+        def tiers_at(hour: int) -> Tiers:
+            return tiers_by_weight(board.campaigns_at(hour), self.together, serial=self.serial)
+
         urgent_first = [stake.name for stake in ordered if stake.urgent]
         used = {stake.name: stake.usage for stake in ordered}
-        contests = Contests(board, ContestRules(tiers, serving, urgent_first, used))
+        contests = Contests(board, ContestRules(tiers_at, serving, urgent_first, used))
         divided = Divided(board, serving, allotted, contests, newcomers)
         return AheadSharing(divided, board, self.near, self._parts(board))
 
     def _parts(self, board: Board) -> Parts:
         """Return the parts of all campaigns, as if each of them wanted all it can get."""
-        stakes = _stakes_of_all(board)
-        lines = CampaignLines(board, self.together, stakes)
-        weighted = lines.with_group_weights(stakes)
 
-        def parts(seats: int) -> Mapping[str, int]:
+        def parts(hour: int, seats: int) -> Mapping[str, int]:
+            stakes = _stakes_of_all(board, hour)
+            lines = CampaignLines(board.campaigns_at(hour), self.together, stakes)
+            weighted = lines.with_group_weights(stakes)
             if not self.serial:
                 return lines.ideals(seats, weighted, 1)
             all_parts: dict[str, int] = {}
@@ -446,16 +459,15 @@ class ByPromise:
         # What is lent follows the same proportion, so the sum of both does, too.
         groups_known = [CampaignStake(name, weight=promise) for name, promise in promises.items()]
 
-        def parts(seats: int) -> Mapping[str, int]:
+        def parts(_hour: int, seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, groups_known)
 
+        tiers = _tiers_by_promise(groups, promises)
         divided = Divided(
             board,
             list(serving),
             allotted,
-            Contests(
-                board, ContestRules(_tiers_by_promise(groups, promises), list(serving), used=used)
-            ),
+            Contests(board, ContestRules(lambda _: tiers, list(serving), used=used)),
         )
         members = {name: group for name, group in groups.items() if group in promises}
         return PromiseSharing(
@@ -542,19 +554,24 @@ def _demand_within_bounds(
     return demand
 
 
-def _active_stakes(board: Board) -> list[CampaignStake]:
-    """Return the stakes of campaigns that hold or want anything in any hour."""
+def _active_stakes(
+    board: Board, campaigns: Mapping[str, CampaignView] | None = None
+) -> list[CampaignStake]:
+    """Return the stakes of campaigns that hold or want anything in any hour.
+
+    ``campaigns`` are those of the board, perhaps with other weights.
+    """
     names = {name for amounts in board.allocations.values() for name in amounts}
     names.update(name for amounts in board.waiting_demand.values() for name in amounts)
     return [
         CampaignStake(name, it.weight, it.level, created_at=it.created_at)
-        for name, it in board.view.campaigns.items()
+        for name, it in (campaigns or board.view.campaigns).items()
         if name in names and it.level != SUSPENDED
     ]
 
 
-def _stakes_of_all(board: Board) -> list[CampaignStake]:
-    """Return the stakes of campaigns that may ask at any time, with the maximum of each per hour.
+def _stakes_of_all(board: Board, hour: int) -> list[CampaignStake]:
+    """Return the stakes in an hour of campaigns that may ask at any time, with their maxima.
 
     Urgent campaigns are left out: other runs are displaced for them.
     """
@@ -565,7 +582,7 @@ def _stakes_of_all(board: Board) -> list[CampaignStake]:
             it.level,
             most=None if it.seats_max is None else it.seats_max * BUCKET,
         )
-        for it in board.view.campaigns.values()
+        for it in board.campaigns_at(hour).values()
         if SUSPENDED < it.level < URGENT
     ]
 

@@ -17,7 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from node.model import times
 from node.model.byte_quotas import BYTES, parse_byte_quota
+from node.model.host_limits.closed import Opening
 from node.model.limits import Limited
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Instant, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
@@ -220,6 +222,33 @@ class SeatTimeBudget(Document):
         return self
 
 
+class TimedWeight(Document):
+    """Another weight of a campaign at recurring times."""
+
+    weight: Annotated[Exact, Field(gt=0)] = Field(examples=[1])
+    cron: Annotated[str, StringConstraints(max_length=200)] = Field(
+        description="When it begins to count: five cron fields.", examples=["0 20 * * *"]
+    )
+    duration: Annotated[Duration, Field(gt=0, le=31 * times.DAY)] = Field(
+        description="How long it counts each time.", examples=["PT10H"]
+    )
+    timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(
+        None, description="Zone of the cron fields; UTC by default.", examples=["Europe/Berlin"]
+    )
+
+    @property
+    def opening(self) -> Opening:
+        """The times at which it counts."""
+        return Opening(self.cron, self.duration, self.timezone)
+
+    @model_validator(mode="after")
+    def _check_times(self) -> Self:
+        for fault in self.opening.faults():
+            msg = f"{fault.pointer.removeprefix('/')} {fault.detail}"
+            raise ValueError(msg)
+        return self
+
+
 class CampaignDocument(Document):
     """A campaign as posted."""
 
@@ -229,6 +258,12 @@ class CampaignDocument(Document):
     )
     weight: Exact = Field(
         Decimal(1), description="Its share is proportional to its weight.", examples=[1, 2.5]
+    )
+    timed_weights: tuple[TimedWeight, ...] = Field(
+        (),
+        max_length=20,
+        description="Other weights at recurring times. One counts in each hour (of UTC) at whose "
+        "beginning it applies; of several, the first.",
     )
     level: Level = Field(
         5,
@@ -308,6 +343,7 @@ class CampaignPatch(Patch):
     name: Name | None = Field(None, description="Cannot be changed.")
     parent: Name | None = None
     weight: Exact | None = None
+    timed_weights: list[dict[str, Any]] | None = None
     level: Level | None = None
     priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     preemptor: bool | None = Field(None, strict=True)

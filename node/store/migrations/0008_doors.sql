@@ -946,3 +946,7 @@ SELECT
 FROM resource_use
 INNER JOIN run ON resource_use.run_id = run.id
 WHERE run.state IN ('booked', 'running', 'merging');
+
+-- A campaign may have other weights at times of day.
+ALTER TABLE campaign ADD COLUMN timed_weights jsonb NOT NULL DEFAULT '[]';
+COMMENT ON COLUMN campaign.timed_weights IS 'Other weights at recurring times, {weight, cron, duration, timezone} each; the first that applies counts.';

@@ -10,7 +10,7 @@ SELECT
     campaign.weight, campaign.level, campaign.priority, campaign.preemptor, campaign.preemptee, campaign.seats_max,
     campaign.target_seats, campaign.target_share, campaign.target_borrow, campaign.target_lend, campaign.fairshare,
     campaign.limits, campaign.quotas, campaign.queue, campaign.budget, campaign.owner, campaign.contact,
-    campaign.description, campaign.state::text, campaign.revision, campaign.bounded
+    campaign.description, campaign.state::text, campaign.revision, campaign.bounded, campaign.timed_weights
 FROM campaign
 LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id
 ORDER BY campaign.name;
@@ -20,11 +20,11 @@ ORDER BY campaign.name;
 INSERT INTO campaign (
     name, parent_id, parent_depth, weight, level, priority, preemptor, preemptee, seats_max, target_seats, target_share,
     target_borrow, target_lend, fairshare, limits, quotas, queue, budget, owner, contact, description, state,
-    created_at, changed_at
+    timed_weights, created_at, changed_at
 )
 SELECT
     $1, parent.id, parent.depth, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-    $21::campaign_state, $22, $22
+    $21::campaign_state, $22, $23, $23
 FROM (VALUES ($2::text)) AS wanted (parent)
 LEFT JOIN campaign AS parent ON wanted.parent = parent.name
 WHERE wanted.parent IS NULL OR parent.id IS NOT NULL
@@ -38,11 +38,11 @@ SET
     parent_id = parent.id, parent_depth = parent.depth, weight = $3, level = $4, priority = $5, preemptor = $6,
     preemptee = $7, seats_max = $8, target_seats = $9, target_share = $10, target_borrow = $11, target_lend = $12,
     fairshare = $13, limits = $14, quotas = $15, queue = $16, budget = $17, owner = $18, contact = $19,
-    description = $20, state = $21::campaign_state, changed_at = $22,
+    description = $20, state = $21::campaign_state, timed_weights = $22, changed_at = $23,
     revision = campaign.revision + 1
 FROM (VALUES ($2::text)) AS wanted (parent)
 LEFT JOIN campaign AS parent ON wanted.parent = parent.name
-WHERE campaign.name = $1 AND campaign.revision = $23 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
+WHERE campaign.name = $1 AND campaign.revision = $24 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
 RETURNING campaign.id;
 
 -- plan_again --

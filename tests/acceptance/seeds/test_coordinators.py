@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 
@@ -114,3 +114,20 @@ async def test_a_budget_of_displacements(scene: Scene) -> None:
             assert spared in plan["unplaced"][0]["reason"]
             await scene.waits(task, spared)
     assert placed == [1, 0, 0, 1]
+
+
+async def test_weights_by_time_of_day(scene: Scene) -> None:
+    """In the hour in which it has three times the weight, a campaign has three quarters."""
+    await scene.policies("gridserver-usage", share={"near": "P1D"})
+    at = scene.hour.astimezone(UTC)
+    timed = {"weight": 3, "cron": f"0 {at.hour} * * *", "duration": "PT1H", "timezone": None}
+    day, night = await scene.campaign("day"), await scene.campaign("night", timed_weights=[timed])
+    shown = await scene.lead.get(f"/v1/campaigns/{night}")
+    assert (shown["weight"], shown["timed_weights"]) == (1, [timed])
+    async with scene.together() as tasks:
+        for campaign in (day, night):
+            tasks += [await scene.pooled(minutes=15, slip=45, campaign=campaign) for _ in range(12)]
+    assert await scene.given(12, tasks[:12], tasks[12:]) == [3, 9]
+    never = {"timed_weights": [timed | {"cron": "61 * * * *"}]}
+    refused = await scene.lead.ask("PATCH", f"/v1/campaigns/{night}", never)
+    assert (refused.status, refused.pointers) == (422, ["/timed_weights/0"])

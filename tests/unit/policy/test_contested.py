@@ -170,7 +170,9 @@ def _given_back(
     campaigns = [CampaignView(name, weight=weight) for name, weight in weights.items()]
     view = view_of(NODES, campaigns, late, runs=runs, returnable=[it.task for it in runs])
     tiers = tiers_by_weight(view.campaigns, CampaignGrouping.NONE)
-    returned, gaining = Contests(Board(view), ContestRules(tiers, ())).seats_to_return(late)
+    returned, gaining = Contests(Board(view), ContestRules(lambda _: tiers, ())).seats_to_return(
+        late
+    )
     assert bool(returned) == bool(gaining)
     return list(returned)
 
@@ -210,9 +212,9 @@ def test_what_is_not_given_back() -> None:
     campaigns = [CampaignView(name) for name in weights]
     tasks = [it.task for it in runs]
     view = view_of(NODES, campaigns, late, runs=runs, returnable=tasks)
+    tiers = tiers_by_weight(view.campaigns, CampaignGrouping.NONE)
     for state, count in ((RememberedState(), 1), (RememberedState(favoured=("c",)), 0)):
-        tiers = tiers_by_weight(view.campaigns, CampaignGrouping.NONE)
-        contests = Contests(Board(replace(view, state=state)), ContestRules(tiers, ()))
+        contests = Contests(Board(replace(view, state=state)), ContestRules(lambda _: tiers, ()))
         assert len(contests.seats_to_return(late)[0]) == count
 
 
@@ -229,7 +231,7 @@ def test_how_a_campaign_stands_is_told_by_level() -> None:
     late = [due(f"late-{n}", "c", NODES, **window) for n in range(9)]
     view = view_of(NODES, campaigns, late, runs=runs)
     tiers = tiers_by_weight(view.campaigns, CampaignGrouping.PARENT)
-    contests = Contests(Board(view), ContestRules(tiers, ()))
+    contests = Contests(Board(view), ContestRules(lambda _: tiers, ()))
     [standing] = standings_of(contests, "c")
     assert standing.span == (NOW + 5 * MINUTE, NOW + 9 * MINUTE)
     figures = [
