@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
-import { readable } from "./words.js";
+import { readable, weightWords } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLUMNS = ["Campaign", "Promised", "Had in 24 h, and booked", "Waits", "Tasks"];
@@ -50,7 +50,7 @@ function campaignRow(campaign, now) {
 }
 
 function name(campaign) {
-  const title = `weight ${campaign.weight}, level ${campaign.level}, revision ${campaign.revision}`;
+  const title = `${weightWords(campaign)}, level ${campaign.level}, revision ${campaign.revision}`;
   const closed = campaign.state === "closed" ? element("small", { class: "closed" }, " closed") : null;
   return element("span", { title }, element("b", { class: "test" }, campaign.name), closed);
 }

@@ -7,7 +7,7 @@ import { drawTable } from "./lists.js";
 import { timeElement } from "./parts.js";
 import { KINDS } from "./record-form.js";
 import { setCall } from "./view-frame.js";
-import { readable, scheduleWords } from "./words.js";
+import { readable, scheduleWords, weightWords } from "./words.js";
 
 const LISTS = {
   reservation: {
@@ -36,7 +36,7 @@ const LISTS = {
     none: "No campaign yet.",
     cells: (record, now) => [
       ["what", element("b", { class: "test" }, record.name), record.parent ? ` of ${record.parent}` : "", ...warnings(record, now)],
-      ["schedule", `weight ${record.weight}, level ${record.level}`],
+      ["schedule", `${weightWords(record)}, level ${record.level}`],
       ["runs", promiseWords(record.target)],
     ],
   },

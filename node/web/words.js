@@ -120,6 +120,13 @@ function boundsOf(schedule, now) {
   return words;
 }
 
+/** Tells the weight of a campaign, and its other ones: "weight 1, 5 at 0 20 * * * (UTC) for 10 h". */
+export function weightWords({ weight, timed_weights: timed = [] }) {
+  const at = (/** @type {any} */ { cron, timezone }) => `${cron} (${timezone ?? "UTC"})`;
+  const others = timed.map((/** @type {any} */ it) => `${it.weight} at ${at(it)} for ${spell(parseDuration(it.duration) ?? 0)}`);
+  return [`weight ${weight}`, ...others].join(", ");
+}
+
 /** Splits a headline of the API, "rtt  a → 192.0.2.7", into the test and the ends. */
 export function partsOf(headline) {
   const [test, ends = ""] = headline.split("  ");
