@@ -59,7 +59,8 @@ class StreamSender:
             raise
 
     async def _find_or_connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._open is not None and self._open[0].at_eof():
+        # A reset leaves no end of file, and nothing more can be written.
+        if self._open is not None and (self._open[0].at_eof() or self._open[1].is_closing()):
             self.close()
         if self._open is None:
             self._open = await asyncio.open_connection(
