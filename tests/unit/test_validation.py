@@ -97,7 +97,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             CampaignDocument,
             CAMPAIGN | {"weights": 1},
             "/weights",
-            "no such field; did you mean weight?",
+            "no such field; did you mean weight or timed_weights?",
         ),
         (
             CampaignDocument,
