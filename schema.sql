@@ -1121,19 +1121,6 @@ WHEN (
     AND (old.state IN ('displaced', 'set-aside')) <> (new.state IN ('displaced', 'set-aside'))
 )
 EXECUTE FUNCTION spare_series();
-CREATE FUNCTION spare_added() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    series uuid [];
-BEGIN
-    series := ARRAY(SELECT DISTINCT task_id FROM added WHERE spare_priority IS NOT NULL);
-    IF series <> '{}' THEN
-        PERFORM spare_runs(series);
-    END IF;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER run_added AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
-EXECUTE FUNCTION spare_added();
 
 CREATE TYPE uuid_range AS RANGE (subtype = uuid);
 COMMENT ON TYPE uuid_range IS 'Ranges of ids: with them a constraint can exclude overlaps of one task, without an extension.';

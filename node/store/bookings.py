@@ -409,6 +409,8 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
         [hold.rank for hold, _, _ in wanted],
         [hold.spare_priority for hold, _, _ in wanted],
     )
+    if series := [hold.request.task for hold, _, _ in wanted if hold.spare_priority is not None]:
+        await connection.execute(_SQL["spare"], series)
     return {row[0] for row in rows}
 
 

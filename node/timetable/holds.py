@@ -152,12 +152,10 @@ class HoldBooker:
             return replace(hold, spare_priority=PRIORITY_MAX) if budgeted else hold
         asked = hold.request.priority
         counted = self._limits.counted_priority(asked, task.limit)
-        highest = self._limits.counted_priority(PRIORITY_MAX, task.limit)
-        ranked = replace(
-            hold,
-            rank=self._limits.rank(hold.lead, task.limit),
-            spare_priority=highest if budgeted else None,
-        )
+        ranked = replace(hold, rank=self._limits.rank(hold.lead, task.limit))
+        if budgeted:
+            highest = self._limits.counted_priority(PRIORITY_MAX, task.limit)
+            ranked = replace(ranked, spare_priority=highest)
         if counted == asked:
             return ranked
         return replace(ranked, request=hold.request.model_copy(update={"priority": counted}))

@@ -913,19 +913,6 @@ WHEN (
     AND (old.state IN ('displaced', 'set-aside')) <> (new.state IN ('displaced', 'set-aside'))
 )
 EXECUTE FUNCTION spare_series();
-CREATE FUNCTION spare_added() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    series uuid [];
-BEGIN
-    series := ARRAY(SELECT DISTINCT task_id FROM added WHERE spare_priority IS NOT NULL);
-    IF series <> '{}' THEN
-        PERFORM spare_runs(series);
-    END IF;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER run_added AFTER INSERT ON run REFERENCING NEW TABLE AS added FOR EACH STATEMENT
-EXECUTE FUNCTION spare_added();
 COMMENT ON FUNCTION tell_changed() IS
 'Notifies of the span of a run that was set aside, came back, is spared, or got another priority or rank, so that caches read it again.';
 DROP TRIGGER run_changed ON run;

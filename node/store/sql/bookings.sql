@@ -262,6 +262,10 @@ FROM (
 ON CONFLICT DO NOTHING
 RETURNING id;
 
+-- spare --
+-- New runs of these tasks may lie near one that was lost, or take the place of it.
+SELECT spare_runs($1::uuid []);
+
 -- other_attempts --
 -- The latest other attempt of each of these slots that keeps a run from being booked, as in "book".
 SELECT DISTINCT ON (wanted.id) wanted.id, other.id AS other, other.attempt
