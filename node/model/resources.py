@@ -168,7 +168,8 @@ def admit(
     yielding = sorted((use for use in near if gives_way(use)), key=_precedence)
     gone: list[Use] = []
     for use in yielding:
-        if use.series is not None and any(it.series == use.series for it in gone):
+        counted = use.series is not None and use.rank == wanted.rank
+        if counted and any(it.series == use.series for it in gone):
             continue
         near.remove(use)
         gone.append(use)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -87,6 +88,8 @@ def test_no_two_runs_of_a_series_with_a_budget_give_way_at_once() -> None:
     other = Use(UUID(int=3), 0, 10, 1, 0, 1)
     wanted = Use(UUID(int=4), 5, 6, 2, 0, 5)
     assert admit([one, two], 2, wanted, lambda _: True) is None
+    owner = replace(wanted, rank=1)
+    assert sorted(admit([one, two], 2, owner, lambda _: True) or ()) == [one.run, two.run]
     gone = admit([one, two, other], 3, wanted, lambda _: True)
     assert gone is not None
     assert sorted(gone) in ([one.run, other.run], [two.run, other.run])
