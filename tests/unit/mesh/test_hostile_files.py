@@ -69,7 +69,7 @@ def test_a_file_of_a_few_names_with_billions_of_tasks() -> None:
             a_mesh(f"{text}[[measure]]\ntest = 'x'\n{entry}"), a_fleet(), NOW
         )
         assert ([it.pointer for it in findings], len(expansion.pairs)) == (["/measure"], 0)
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 10
     _, [finding] = lint(a_mesh(), a_fleet(), NOW, most=5)
     assert (finding.stops, "more than 5 tasks" in finding.detail) == (True, True)
 
