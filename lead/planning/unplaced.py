@@ -20,7 +20,7 @@ from lead.planning.placement import ChosenStart, Offer
 from node.model.reason import Reason
 from node.model.reasons import no_time_free, told
 from node.model.spans import Span, intersect, normalise
-from node.model.wire.participants import Proposal
+from node.model.wire.participants import LimitReached, Proposal
 
 _TRACED_MAX = 2000
 """Maximum number of ranges of one participant in a stored trace."""
@@ -100,7 +100,9 @@ def _fits(ranges: Sequence[Span], slot: Slot, duration: int) -> bool:
 def _why_not(index: int, duration: int, proposal: Proposal) -> Reason:
     for obstacle in proposal.obstacles:
         if obstacle.window == index:
-            return no_time_free(duration, obstacle.why())
+            # There is time; the limit alone is why it may not be taken.
+            at_limit = isinstance(obstacle, LimitReached)
+            return obstacle.why() if at_limit else no_time_free(duration, obstacle.why())
     return told(proposal.reason) if proposal.reason else no_time_in_window(duration)
 
 
