@@ -355,6 +355,7 @@ CREATE TABLE campaign (
         limits <> '{}' OR quotas <> '{}' OR seats_max IS NOT NULL OR budget IS NOT NULL
     ) STORED,
     timed_weights jsonb NOT NULL DEFAULT '[]',
+    leads text [] NOT NULL DEFAULT '{}',
     UNIQUE (id, depth),
     FOREIGN KEY (parent_id, parent_depth) REFERENCES campaign (id, depth) ON UPDATE CASCADE,
     CHECK ((parent_id IS NULL) = (parent_depth IS NULL)),
@@ -376,6 +377,7 @@ COMMENT ON COLUMN campaign.target_borrow IS 'Maximum seats that it may hold at o
 COMMENT ON COLUMN campaign.target_lend IS 'Maximum part of its promise that others may hold while it does not want it; null is all.';
 COMMENT ON COLUMN campaign.bounded IS 'Whether it has a limit on what is booked.';
 COMMENT ON COLUMN campaign.timed_weights IS 'Other weights at recurring times, {weight, cron, duration, timezone} each; the first that applies counts.';
+COMMENT ON COLUMN campaign.leads IS 'Identities of other leads whose campaign of this name counts as one with it.';
 COMMENT ON COLUMN campaign.budget IS '{seat_hours, since, until}: what it and those below it may have of the time between both; without since from the beginning of the campaign.';
 COMMENT ON COLUMN campaign.fairshare IS '{part, kind}: the part of what is delivered that it should get, as a target, floor or ceiling.';
 COMMENT ON COLUMN campaign.limits IS 'By limited quantity: {soft, hard}; the soft limit applies while others want the pool.';
@@ -444,11 +446,28 @@ CREATE TABLE charge_hour (
     node text NOT NULL,
     amount bigint NOT NULL,
     bytes bigint NOT NULL,
-    PRIMARY KEY (hour, campaign_id, node)
+    lead text NOT NULL DEFAULT '',
+    PRIMARY KEY (hour, campaign_id, node, lead)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE charge_hour IS 'The ledger summed by hour; a trigger on charge keeps it up to date.';
+COMMENT ON TABLE charge_hour IS
+'The ledger summed by hour; a trigger on charge keeps it up to date. Beside it, what other leads have told of campaigns that they share.';
+COMMENT ON COLUMN charge_hour.lead IS 'Identity of the lead that has told it; empty for what was charged here.';
 COMMENT ON COLUMN charge_hour.amount IS 'Thousandths of a seat times microseconds; 1000 million are a seat-second.';
 COMMENT ON COLUMN charge_hour.bytes IS 'The bytes of the runs that start in this hour.';
+
+CREATE TABLE campaign_lead (
+    campaign_id integer NOT NULL REFERENCES campaign ON DELETE CASCADE,
+    lead text NOT NULL,
+    told_at timestamptz,
+    whole_at timestamptz,
+    reason text,
+    PRIMARY KEY (campaign_id, lead)
+);
+COMMENT ON TABLE campaign_lead IS 'What is known of the use of a shared campaign by another lead (at the lead); the hours are in charge_hour.';
+COMMENT ON COLUMN campaign_lead.lead IS 'Identity of the lead.';
+COMMENT ON COLUMN campaign_lead.told_at IS 'When it last told the hours in progress and to come.';
+COMMENT ON COLUMN campaign_lead.whole_at IS 'When it last told all hours that may count.';
+COMMENT ON COLUMN campaign_lead.reason IS 'Why it has told nothing since.';
 
 CREATE FUNCTION sum_up_charges() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -469,7 +488,7 @@ BEGIN
     ) AS begun (hour)
     GROUP BY begun.hour, made.campaign_id, made.node
     ORDER BY begun.hour, made.campaign_id, made.node -- all transactions lock in the same order
-    ON CONFLICT (hour, campaign_id, node) DO UPDATE
+    ON CONFLICT (hour, campaign_id, node, lead) DO UPDATE
     SET amount = charge_hour.amount + excluded.amount, bytes = charge_hour.bytes + excluded.bytes;
     RETURN NULL;
 END

@@ -417,9 +417,10 @@ class NodeService:
             core.clock,
             self.capabilities.resources,
             lambda connection: self.pools.sizes(connection),  # noqa: PLW0108 - made below
+            self.directory.find_or_key,
         )
         self.lead_shares = LeadSharing(core, self.directory)
-        self.usage = UsageReader(core.database, core.clock)
+        self.usage = UsageReader(core.database, core.clock, self.directory.name_of)
         self.deliveries = Deliveries(core, self.usage)
         self.pools = Pools(
             core.database, core.clock, self.directory, dependencies.lead.judge_policy

@@ -112,6 +112,7 @@ class Lead:
         self.reconciler = Reconciler(database, clock, dependencies.reconciliation, horizon)
         self._housekeeper = Housekeeper(clock)
         self._compare_every_s = settings.compare_every_s
+        self._learn_uses = dependencies.limits.shared.learn_from_all
         self._loops: list[asyncio.Task[None]] = []
 
     def _planner(
@@ -154,7 +155,10 @@ class Lead:
             asyncio.create_task(self.outbox.run(), name="lead outbox"),
         ]
         compare = self.reconciler.compare_all
-        self._housekeeper.start(lead_jobs(compare=compare, every_s=self._compare_every_s))
+        jobs = lead_jobs(
+            compare=compare, learn_uses=self._learn_uses, every_s=self._compare_every_s
+        )
+        self._housekeeper.start(jobs)
 
     async def stop(self) -> None:
         """Stop the loops; planning under way is finished, or its claim is given back."""

@@ -18,6 +18,7 @@ from lead.exchange.edits import EditedTask, edited_task
 from lead.exchange.negotiation import NegotiationSettings
 from lead.exchange.preview import PreviewDependencies, TaskPreviewer
 from lead.exchange.reconciliation import Reconciler, ReconciliationDependencies
+from lead.exchange.shared_campaigns import SharedCampaigns
 from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S
 from lead.model.participants import ImpactSource, ParticipantClient, ProposalSource
@@ -124,6 +125,11 @@ def campaign_limits_of(node: NodeService) -> CampaignLimits:
     )
 
 
+def shared_campaigns_of(node: NodeService) -> SharedCampaigns:
+    """Return what learns from other leads what the campaigns that they share have used."""
+    return SharedCampaigns(node.database, node.clock, node.peer)
+
+
 def campaign_displacement_of(node: NodeService) -> CampaignDisplacement:
     """Return the rules of what the campaigns of tasks let them displace."""
     return CampaignDisplacement(
@@ -146,7 +152,9 @@ def dependencies_of(
         choose_tool=node.capabilities.agree,
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
-        limits=LeadLimits(campaign_limits_of(node), node.time_line.limits),
+        limits=LeadLimits(
+            campaign_limits_of(node), node.time_line.limits, shared_campaigns_of(node)
+        ),
         displacement=campaign_displacement_of(node),
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
@@ -189,6 +197,7 @@ def seat_dependencies(
         needs=needs_by_test(node),
         resources=node.capabilities.resources,
         users=node.time_line.limits,
+        learn_uses=shared_campaigns_of(node).learn,
         participant_of=participant_of,
         seat_task=node.drafter.seat_task,
         take_back=node.termination.cancel_led_task,
@@ -242,6 +251,7 @@ def task_preview(
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, limits),
             campaign_of=partial(_campaign_of, node.database),
+            learn_uses=shared_campaigns_of(node).learn,
             expected_bytes=limits.expected_bytes,
             displaceable=partial(_displaceable, node, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),

@@ -82,10 +82,16 @@ class PlanningCase:
 class PlanMaker:
     """Makes the plans of tasks; books and stores nothing."""
 
-    def __init__(self, clock: Clock, clock_limit: int) -> None:
-        """A participant whose clock is further away than ``clock_limit`` (µs) counts as failed."""
+    def __init__(
+        self, clock: Clock, clock_limit: int, learn_uses: Callable[[], Awaitable[None]]
+    ) -> None:
+        """A participant whose clock is further away than ``clock_limit`` (µs) counts as failed.
+
+        ``learn_uses()`` asks other leads what the campaigns that they share have used.
+        """
         self._clock = clock
         self._clock_limit = clock_limit
+        self._learn_uses = learn_uses
 
     async def plan(self, case: PlanningCase) -> Plan:
         """Return the plan of a task."""
@@ -99,7 +105,10 @@ class PlanMaker:
             left = user.offer(wanted.slots, wanted.duration, self._clock.now())
             if not left[0].free:
                 return Collected(user=left)
-        asked = await ask(case.participants, case.request, self._clock, self._clock_limit)
+        asked, _ = await asyncio.gather(
+            ask(case.participants, case.request, self._clock, self._clock_limit),
+            self._learn_uses(),
+        )
         return replace(asked, user=left)
 
     async def choose(

@@ -153,7 +153,7 @@ class Negotiator:
         self._terms = terms
         self._limits = limits
         self._displacement = displacement
-        self._plans = PlanMaker(clock, terms.clock_limit)
+        self._plans = PlanMaker(clock, terms.clock_limit, limits.shared.learn)
         self._openings: Batcher[ExchangeOpening, bool] = Batcher(self._open_all)
         # Tasks that are planned together ask with one connection: if each took its own, they would
         # come to their participants one by one, and no longer in one message.

@@ -110,6 +110,7 @@ class PreviewDependencies:
     ``room_of(terms, until, now, imagined)`` returns the room that the limits of its campaign leave
     a task up to an instant, None without limits. ``campaign_of(terms)`` returns the level of its
     campaign, and which one is suspended, its own or one above it, None if none is.
+    ``learn_uses()`` asks other leads what the campaigns that they share have used.
     ``expected_bytes(terms)`` returns what each run moves on each participant, None if unknown.
     ``displaceable(terms, slots)`` returns what else its campaign lets it displace for these slots
     once it has waited long enough, why nothing, or None.
@@ -128,6 +129,7 @@ class PreviewDependencies:
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int, Imagined], Awaitable[CampaignRoom | None]]
     campaign_of: Callable[[TaskTerms], Awaitable[tuple[int, str | None]]]
+    learn_uses: Callable[[], Awaitable[None]]
     expected_bytes: Callable[[TaskTerms], int | None]
     displaceable: Callable[
         [TaskTerms, Sequence[Slot]], Awaitable[DisplacementTerms | PolicyRefusal | None]
@@ -247,7 +249,7 @@ class TaskPreviewer:
         """``limits`` and ``clock_limit`` (microseconds) are those of real planning."""
         self._clock = clock
         self._limits = limits
-        self._plans = PlanMaker(clock, clock_limit)
+        self._plans = PlanMaker(clock, clock_limit, dependencies.learn_uses)
         self._dependencies = dependencies
 
     @property

@@ -8,6 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from lead.exchange.campaign_limits import CampaignLimits
+from lead.exchange.shared_campaigns import SharedCampaigns
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
 from node.model.wire.participants import RunRequest, ToldLimit
@@ -44,7 +45,11 @@ class UserBounds(Protocol):
 
 @dataclass(frozen=True)
 class LeadLimits:
-    """The limits within which the lead plans: those of campaigns, and those of users."""
+    """The limits within which the lead plans: those of campaigns, and those of users.
+
+    ``shared`` learns what campaigns have used at other leads.
+    """
 
     campaigns: CampaignLimits
     users: UserBounds
+    shared: SharedCampaigns

@@ -82,7 +82,8 @@ class SeatDependencies:
     """The functions of the node that the loop uses.
 
     ``resources`` are the counted resources that runs of some test may need. ``users`` has the
-    limits of this host for users.
+    limits of this host for users. ``learn_uses()`` asks other leads what the campaigns that they
+    share have used.
     ``take_back(task, reason)`` ends the ordinary task of a seat.
     """
 
@@ -91,6 +92,7 @@ class SeatDependencies:
     needs: NeedsByTest
     resources: Collection[str]
     users: UserBounds
+    learn_uses: Callable[[], Awaitable[None]]
     participant_of: Callable[[str], ProposalSource]
     seat_task: SeatTask
     take_back: Callable[[UUID, str], Awaitable[bool]]
@@ -397,6 +399,7 @@ class EpisodeLoop:
         """
         if await self._is_too_soon(membership.pools[pool], tasks):
             return False
+        await self._dependencies.learn_uses()
         snapshot = await self._snapshots.read(membership, membership.pools[pool], tasks)
         await self._leave_out(snapshot.broken)
         await self._assignment.give_up(snapshot.over)

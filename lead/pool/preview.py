@@ -197,6 +197,7 @@ class PoolTaskPreviewer:
             tasks = [*(task for task in due if task.pool == pool_task.pool), pool_task]
             tasks = await with_blocked_tasks(connection, pool, tasks, now, CASES_MAX)
         reader = input_reader(self._database, self._clock, bounds.limits, seat_dependencies)
+        await seat_dependencies.learn_uses()
         found = await reader.read(membership, pool, tasks, terms)
         if pool_task.id in found.broken:
             raise found.broken[pool_task.id]

@@ -52,7 +52,9 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.problems import peer_error_of, problem_of
+from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.service import NodeService
+from node.sharing.shared_campaigns import tell_use
 
 T = TypeVar("T")
 
@@ -388,6 +390,11 @@ class SimulatedPeer(Peer):
         """Compare runs as over HTTP."""
         sender = self._sender.identity
         return await self._over("compare", lambda s: s.compare_digests(sender, request))
+
+    async def campaign_use(self, request: CampaignUseRequest) -> CampaignUse:
+        """Ask the other node as over HTTP."""
+        sender = self._sender.identity
+        return await self._over("uses", lambda s: tell_use(s.database, sender, request))
 
     async def compare_with_sender(self) -> NodeComparison:
         """Have the other node compare as over HTTP."""

@@ -57,7 +57,9 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.problems import problem_of
+from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.model.wire.work import ForwardedQuestion, Reply, WorkRequest, WorkResponse
+from node.sharing.shared_campaigns import tell_use
 from node.timetable.booking import TimeLine
 
 
@@ -92,6 +94,13 @@ async def consider(request: web.Request) -> web.StreamResponse:
     return responses.document_response(
         await request.app[NODE].acceptance.judge(request[SENDER], introduction)
     )
+
+
+async def campaign_use(request: web.Request) -> web.StreamResponse:
+    """Return, as lead, what campaigns that are shared with the sender have used here."""
+    wanted = requests.document(request, CampaignUseRequest)
+    database = request.app[NODE].database
+    return responses.document_response(await tell_use(database, request[SENDER], wanted))
 
 
 async def impact(request: web.Request) -> web.StreamResponse:
@@ -327,6 +336,15 @@ ROUTES = (
         cost=2,
     ),
     _route("POST", "revocations", hear_revocations, "Tell which keys are revoked", RevokedKeys),
+    _route(
+        "POST",
+        "campaigns/uses",
+        campaign_use,
+        "Ask what shared campaigns have used",
+        CampaignUseRequest,
+        CampaignUse,
+        cost=2,
+    ),
     _route("POST", "outlooks", impact, "Ask for the impact of runs", ImpactRequest, Impact, cost=4),
     _route(
         "POST",

@@ -21,8 +21,9 @@ from node.model.moments import Moment
 from node.model.times import duration_text
 
 CLEARABLE = (
-    "parent", "weight", "timed-weights", "level", "priority", "preemptor", "preemptee", "seats-max",
-    "target", "fairshare", "limits", "quotas", "queue", "budget", "owner", "contact", "description",
+    "parent", "weight", "timed-weights", "leads", "level", "priority", "preemptor", "preemptee",
+    "seats-max", "target", "fairshare", "limits", "quotas", "queue", "budget", "owner", "contact",
+    "description",
 )  # fmt: skip
 """The fields that ``--clear`` resets to their defaults."""
 
@@ -139,6 +140,9 @@ _document_options = options("""
                                 '1 0 20 * * * 10h Europe/Berlin' is 1 from 20:00 to 6:00. Of
                                 several the first that applies counts; repeat for more, in the
                                 place of all that it has.
+    --lead NODE... as leads     Another lead whose campaign of this name counts as one with it, once
+                                each names the other: budgets, quotas of bytes and shares count what
+                                all have used. Repeat for more, in the place of all that it has.
     --level 0-9|urgent          Higher levels first; 0 suspends it: nothing new is booked for it,
                                 booked runs take place.
     --priority INTEGER          Added to the priority of its tasks.
@@ -178,6 +182,8 @@ def document_of(given: dict[str, Any], now: int) -> dict[str, Any]:
             document[name] = {**(document.get(name) or {}), **members}
     if given["timed_weights"]:
         document["timed_weights"] = [_timed_weight(text) for text in given["timed_weights"]]
+    if given["leads"]:
+        document["leads"] = list(given["leads"])
     if given["limits"]:
         document.setdefault("limits", {}).update(
             _unique_values(map(_limit, given["limits"]), "--limit")
@@ -288,6 +294,12 @@ def _timed_weight_text(timed: Record) -> str:
     return f"{timed['weight']:g} at {timed['cron']} ({zone}) for {duration_text(timed['duration'])}"
 
 
+def _shared_text(shared: Record) -> str:
+    told = shared["told_at"]
+    last = f"told its use at {local_time_text(told)}" if told else "has told nothing yet"
+    return printable_text(": ".join(filter(None, (f"{shared['lead']}, {last}", shared["reason"]))))
+
+
 def campaign_view(campaign: Record) -> str:
     """Return name and value of each member of a campaign, one on a line."""
     used, fairshare = campaign["used"], campaign["fairshare"]
@@ -300,6 +312,7 @@ def campaign_view(campaign: Record) -> str:
             ("weight", f"{campaign['weight']:g}"),
             ("at times", "; ".join(map(_timed_weight_text, campaign["timed_weights"]))),
             ("level", str(campaign["level"])),
+            *(("shared with", _shared_text(each)) for each in campaign["shared"]),
             ("priority", campaign["priority"] or None),
             ("by weight", percent(used["by_weight"])),
             ("promised now", _promised_share(campaign)),

@@ -83,6 +83,7 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.problems import MEDIA_TYPE, Problem, peer_error_of
+from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.model.wire.work import ForwardedQuestion, Question, Reply, WorkRequest, WorkResponse
 from node.runtime import tracing
 from node.runtime.batching import Batcher
@@ -556,6 +557,7 @@ class Peer:
         self._leaves_out = has_feature(attributes or {}, Feature.LEAVING_OUT)
         self._tells_quotas = has_feature(attributes or {}, Feature.QUOTAS)
         self._keeps_resources = has_feature(attributes or {}, Feature.RESOURCES)
+        self._shares_campaigns = has_feature(attributes or {}, Feature.SHARED_CAMPAIGNS)
         self._tries_again = has_feature(attributes or {}, Feature.FURTHER_ATTEMPTS)
         self._takes_failed_results = has_feature(attributes or {}, Feature.FAILED_RESULTS)
         self.binds_answers = has_feature(attributes or {}, Feature.BOUND_ANSWERS)
@@ -592,6 +594,16 @@ class Peer:
     async def limits(self) -> GrantedLimits:
         """Ask what its limits allow this node, and what is left."""
         return await self._ask(GrantedLimits, "GET", "limits")
+
+    async def campaign_use(self, request: CampaignUseRequest) -> CampaignUse:
+        """Ask for what campaigns that both share have used there.
+
+        :raises PeerFailed: its version shares no campaigns.
+        """
+        if not self._shares_campaigns:
+            msg = f"{self.name} runs a version that shares no campaigns; upgrade it"
+            raise PeerFailed(msg)
+        return await self._ask(CampaignUse, "POST", "campaigns/uses", request)
 
     async def revoke(self, statements: Sequence[str]) -> None:
         """Tell it which keys are revoked."""

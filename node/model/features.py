@@ -57,6 +57,9 @@ class Feature(StrEnum):
     RESOURCES = "resources"
     """It may keep counted resources of the fleet."""
 
+    SHARED_CAMPAIGNS = "shared-campaigns"
+    """It tells, as a lead, what campaigns that it shares have used."""
+
 
 def has_feature(attributes: Mapping[str, Any], feature: Feature) -> bool:
     """Return whether a node with these attributes has a feature."""

@@ -171,6 +171,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /v1/participant/limits": Access.PEER,
     "POST /v1/participant/revocations": Access.PEER,
     "POST /v1/participant/considerations": Access.PEER,
+    "POST /v1/participant/campaigns/uses": Access.PEER,
     "POST /v1/participant/outlooks": Access.PEER,
     "POST /v1/participant/proposals": Access.PEER,
     "POST /v1/participant/holds": Access.PEER,

@@ -147,6 +147,11 @@ class Directory:
             msg = f"no node with the key {identity} is known here"
             raise NotFound(msg) from None
 
+    def name_of(self, identity: str) -> str:
+        """Return the name of the node with this key, or the key if it is not known here."""
+        known = self._nodes.get(identity)
+        return identity if known is None else known.name
+
     def find(self, word: str) -> KnownNode | None:
         """Return the node with this name, or else the only one with this address or URL host.
 

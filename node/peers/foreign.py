@@ -37,6 +37,7 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
+from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.store.nodes import KnownNode
 
 
@@ -124,6 +125,10 @@ class ForeignPeer(Protocol):
 
     async def check(self, towards: str) -> Diagnosis:
         """Raise, for it checks no ways."""
+        ...
+
+    async def campaign_use(self, request: CampaignUseRequest) -> CampaignUse:
+        """Raise, for it shares no campaigns."""
         ...
 
     async def facts(self) -> PeerFacts:

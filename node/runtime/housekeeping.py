@@ -37,6 +37,7 @@ MARK_S = 60
 CERTIFICATES_S = 60
 LEAD_S = 10
 COMPARE_S = 180
+SHARED_S = 30
 CONFIRM_S = 180
 HEARD_S = 60
 AUDIT_S = 60
@@ -142,10 +143,16 @@ def api_jobs(*, renew_certificates: Action, catch_up_audit: Action) -> tuple[Per
     )
 
 
-def lead_jobs(*, compare: Action, every_s: float = COMPARE_S) -> tuple[PeriodicJob, ...]:
+def lead_jobs(
+    *, compare: Action, learn_uses: Action, every_s: float = COMPARE_S
+) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a lead."""
-    # Compares the runs to come with those of each participant, and repairs differences.
-    return (PeriodicJob("compare with participants", every_s, compare),)
+    return (
+        # Compares the runs to come with those of each participant, and repairs differences.
+        PeriodicJob("compare with participants", every_s, compare),
+        # Asks other leads what the campaigns that they share have used.
+        PeriodicJob("learn what shared campaigns use", SHARED_S, learn_uses),
+    )
 
 
 def process_jobs(

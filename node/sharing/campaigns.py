@@ -28,6 +28,7 @@ from node.model import limits, policysets, promises, times
 from node.model.byte_quotas import BYTES
 from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.nodekinds import NodeKind
 from node.model.promises import CampaignPromise, PoolSize
 from node.model.similar import suggestion
 from node.model.wire.campaigns import (
@@ -44,6 +45,7 @@ from node.runtime.clock import Clock
 from node.store import campaigns, notices, pools
 from node.store.campaigns import CampaignSettings, CampaignUses, StoredCampaign
 from node.store.database import Connection, Database
+from node.store.nodes import KnownNode
 
 PoolSizes = Callable[[Connection], Awaitable[Sequence[PoolSize]]]
 
@@ -65,12 +67,15 @@ class Campaigns:
         clock: Clock,
         resources: Collection[str],
         pool_sizes: PoolSizes,
+        find_node: Callable[[str], KnownNode | None],
     ) -> None:
         """Know only the default campaign until :meth:`refresh`.
 
         ``resources`` are the counted resources that runs of some test may need,
-        ``pool_sizes(connection)`` returns the sizes of all pools.
+        ``pool_sizes(connection)`` returns the sizes of all pools, ``find_node(word)`` the node that
+        a name or a key stands for.
         """
+        self._find_node = find_node
         self._pool_sizes = pool_sizes
         self._resources = resources
         self._database = database
@@ -120,7 +125,7 @@ class Campaigns:
         :raises InvalidDocument: a field is wrong, by itself or together with other campaigns.
         :raises Conflict: a different campaign has the name.
         """
-        new = settings_of(document)
+        new = self._with_leads(settings_of(document))
         async with self._database.transaction() as connection:
             there = await campaigns.find_all(connection)
             taken = _find_named(there, new.name)
@@ -150,6 +155,7 @@ class Campaigns:
             require_revision(name, patch.revision, known.revision)
             now = self._clock.now()
             new = _with_beginning(settings_of(_patched_document(known.settings, patch)), known, now)
+            new = self._with_leads(new)
             if new == known.settings:
                 return
             await self._check(connection, new, there, known.settings)
@@ -162,10 +168,27 @@ class Campaigns:
                 await campaigns.plan_again(connection, name, now)
             if _yielding_settings(known.settings) != _yielding_settings(new):
                 await campaigns.plan_others(connection, name, now, _OTHERS_MAX)
+            if new.leads != known.settings.leads:
+                await campaigns.forget_told(connection, name)
             if new.parent != known.settings.parent:
                 await campaigns.notify_of_room(connection, known.settings.parent or name)
             await notices.notify(connection, "campaign", name, "changed")
         await self.refresh()
+
+    def _with_leads(self, settings: CampaignSettings) -> CampaignSettings:
+        """Return the settings with the identities of the leads that share the campaign.
+
+        :raises InvalidDocument: one is not known here, or is this node itself.
+        """
+        found = [self._find_node(word) for word in settings.leads]
+        faults = [
+            FieldFault(f"/leads/{place}", fault)
+            for place, (word, known) in enumerate(zip(settings.leads, found, strict=True))
+            if (fault := _lead_fault(word, known)) is not None
+        ]
+        if faults:
+            raise InvalidDocument(faults)
+        return replace(settings, leads=sorted({it.identity for it in found if it is not None}))
 
     async def _check(
         self,
@@ -249,6 +272,7 @@ def settings_of(document: CampaignDocument) -> CampaignSettings:
         description=document.description,
         state=document.state,
         timed_weights=[each.model_dump(mode="json") for each in document.timed_weights],
+        leads=list(document.leads),
     )
 
 
@@ -288,6 +312,16 @@ def _with_beginning(new: CampaignSettings, known: StoredCampaign, now: int) -> C
         return new
     since = times.format_instant(now - now % times.HOUR)
     return replace(new, budget={**new.budget, "since": since})
+
+
+def _lead_fault(word: str, known: KnownNode | None) -> str | None:
+    if known is None:
+        return f"no node {word} is known here; add it first: parley node add"
+    if known.is_self:
+        return "is this node itself; name the other leads that share the campaign"
+    if known.kind is not NodeKind.PARLEY:
+        return f"{known.name} leads no campaigns: it runs {known.kind}"
+    return None
 
 
 def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> FieldFault | None:

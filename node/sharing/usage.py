@@ -8,7 +8,7 @@ Suspended campaigns get nothing, and urgent ones have no share: they are served 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -24,10 +24,11 @@ from node.model.wire.campaigns import (
     Used,
     Waiting,
 )
+from node.model.wire.shared_campaigns import SharedUse
 from node.runtime.clock import Clock
 from node.sharing.campaigns import document_of
 from node.store import campaigns
-from node.store.campaigns import HourFilter, StoredCampaign
+from node.store.campaigns import HourFilter, SharedCampaign, StoredCampaign
 from node.store.database import Database
 
 
@@ -106,7 +107,9 @@ class _Figures:
 class UsageReader:
     """Reads the ledger for the API."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, name_of: Callable[[str], str]) -> None:
+        """``name_of(identity)`` returns the name of a node, or its key if it has none here."""
+        self._name_of = name_of
         self._database = database
         self._clock = clock
 
@@ -130,7 +133,20 @@ class UsageReader:
                 delivered[1],
                 booked[1],
             )
-        return _campaigns_with_usage(there, figures, now)
+            shared = await campaigns.shared(connection)
+        return [
+            self._with_leads(each, shared) for each in _campaigns_with_usage(there, figures, now)
+        ]
+
+    def _with_leads(self, campaign: Campaign, shared: Sequence[SharedCampaign]) -> Campaign:
+        """Return a campaign with what is known of the leads that share it, by their names."""
+        told = [
+            SharedUse(lead=self._name_of(it.lead), told_at=it.told_at, reason=it.reason)
+            for it in shared
+            if it.name == campaign.name
+        ]
+        leads = tuple(it.lead for it in told)
+        return campaign.model_copy(update={"leads": leads, "shared": tuple(told)})
 
     async def hours(self, wanted: HourFilter) -> list[UsageHour]:
         """Return the charges by hour and campaign."""

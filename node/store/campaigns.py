@@ -11,7 +11,7 @@ from uuid import UUID
 from node.model.errors import Conflict
 from node.store import notices
 from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Record
-from node.store.statements import Purge, Query, Statements, spread
+from node.store.statements import Purge, Query, Statements, columns_of, spread
 
 _SQL = Statements("node.store", "campaigns")
 
@@ -47,6 +47,7 @@ class CampaignSettings:
     description: str | None
     state: str
     timed_weights: list[dict[str, Any]]
+    leads: list[str]
 
 
 @dataclass(frozen=True)
@@ -245,3 +246,78 @@ purge_charges: Purge = _SQL.value("purge_charges")
 
 purge_hours: Purge = _SQL.value("purge_hours")
 """Delete the sums of old hours; return how many."""
+
+
+# -- campaigns that are one with those of other leads --------------------------------------------
+
+
+@dataclass(frozen=True)
+class SharedCampaign:
+    """A campaign that counts as one with that of another lead (its identity).
+
+    ``told_at`` is when that lead last told what it uses, ``whole_at`` when it told all hours, and
+    ``reason`` why it has told nothing since. A budget counts from ``budget_since`` on.
+    """
+
+    name: str
+    lead: str
+    told_at: int | None
+    whole_at: int | None
+    reason: str | None
+    budget_since: int | None
+
+
+@dataclass(frozen=True)
+class ChargedHour:
+    """The charge of a campaign for an hour on one node: thousandths of a seat times µs, bytes."""
+
+    campaign: str
+    hour: int
+    node: str
+    amount: int
+    bytes: int
+
+
+shared: Query[[], list[SharedCampaign]] = _SQL.rows("shared", SharedCampaign)
+"""The campaigns that are shared with other leads, one for each lead, by name."""
+
+shared_with: Query[[Sequence[str], str], list[str]] = _SQL.column("shared_with")
+"""Those of these campaigns that are shared with a lead."""
+
+hours_for: Query[[Sequence[str], str, int, int], list[ChargedHour]] = _SQL.rows(
+    "hours_for", ChargedHour
+)
+"""What campaigns that a lead shares were charged here, hour by hour.
+
+Takes ``names``, ``lead``, ``since``, and ``limit``, the maximum number of rows.
+"""
+
+
+async def keep_hours(
+    connection: Connection,
+    lead: str,
+    names: Sequence[str],
+    since: int,
+    until: int | None,
+    hours: Sequence[ChargedHour],
+) -> list[str]:
+    """Replace what a lead has told of these campaigns; return those that have less now."""
+    columns = columns_of(ChargedHour, hours)
+    rows = await connection.fetch(_SQL["keep_hours"], lead, names, since, until, *columns)
+    return [row[0] for row in rows]
+
+
+note_told: Query[[str, Sequence[str], int, bool], None] = _SQL.command("note_told")
+"""Note that a lead has told of campaigns.
+
+Takes ``lead``, ``names``, ``now``, and whether it told all that may count.
+"""
+
+note_untold: Query[[str, Sequence[str], str], None] = _SQL.command("note_untold")
+"""Note why a lead has told nothing of campaigns.
+
+Takes ``lead``, ``names``, and ``reason``.
+"""
+
+forget_told: Query[[str], None] = _SQL.command("forget_told")
+"""Forget what leads have told with which a campaign is no longer shared."""

@@ -36,13 +36,15 @@ const LISTS = {
     none: "No campaign yet.",
     cells: (record, now) => [
       ["what", element("b", { class: "test" }, record.name), record.parent ? ` of ${record.parent}` : "", ...warnings(record, now)],
-      ["schedule", `${weightWords(record)}, level ${record.level}`],
+      ["schedule", `${weightWords(record)}, level ${record.level}`, ...record.shared.map(sharedWith)],
       ["runs", promiseWords(record.target)],
     ],
   },
 };
 
 const reason = (text) => (text ? element("p", { class: "reason" }, text) : null);
+
+const sharedWith = ({ lead, reason: why }) => element("p", { class: "reason" }, `one with that of ${lead}${why ? `: ${why}` : ""}`);
 
 const warnings = (record, now) => record.warnings.map((each) => reason(readable(each, now)));
 

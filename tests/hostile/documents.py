@@ -97,6 +97,7 @@ def of_peers(scene: Scene, site: Site) -> dict[str, Json]:
     return {
         "PUT tasks/{id}": introduction(scene, site),
         "POST considerations": introduction(scene, site),
+        "POST campaigns/uses": {"campaigns": ["default"], "since": start},
         "POST outlooks": {
             "since": start,
             "scheduling_class": "exclusive",

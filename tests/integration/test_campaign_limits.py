@@ -73,8 +73,7 @@ async def test_a_second_named_run_waits_while_the_campaign_has_all_its_runs(worl
     until = times.to_the_second(AT + MINUTES * times.MINUTE)
     [reason] = await _waiting(a)
     assert reason == (
-        "campaign ops: ops would have 2 runs at once, of at most 1 (hard), "
-        f"until {until}"
+        f"campaign ops: ops would have 2 runs at once, of at most 1 (hard), until {until}"
     )
 
 

@@ -54,6 +54,7 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.problems import peer_error_of, problem_of
+from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.peers.foreign import AnyPeer
@@ -61,6 +62,7 @@ from node.peers.rivals import OwnProcess
 from node.pscheduler.leading.hosts import pscheduler_hosts
 from node.runtime.settings import Settings
 from node.service import NodeDependencies, NodeService
+from node.sharing.shared_campaigns import tell_use
 from node.store import nodes, outbox, tasks
 from node.store.core import Core
 from node.store.database import Database
@@ -191,6 +193,11 @@ class Wire:
         """Call as over HTTP."""
         node = self._receiver.node
         return await self._call("compare", lambda: node.compare_digests(self._lead, request))
+
+    async def campaign_use(self, request: CampaignUseRequest) -> CampaignUse:
+        """Call as over HTTP."""
+        database, sender = self._receiver.node.database, self._sender.identity
+        return await self._call("campaign_use", lambda: tell_use(database, sender, request))
 
     async def compare_with_sender(self) -> NodeComparison:
         """Call as over HTTP."""

@@ -250,7 +250,9 @@ def test_the_tables_name_each_job_once() -> None:
         "purge",
     )
     of_node = node_jobs(**{name: partial(note, name) for name in names})
-    of_lead = lead_jobs(compare=partial(note, "compare"), every_s=7)
+    of_lead = lead_jobs(
+        compare=partial(note, "compare"), learn_uses=partial(note, "learn"), every_s=7
+    )
     of_process = process_jobs(
         ping_watchdog=partial(note, "ping"),
         watch_clock=partial(note, "watch"),
@@ -267,4 +269,4 @@ def test_the_tables_name_each_job_once() -> None:
             await job.action()
 
     asyncio.run(call_all())
-    assert called == [*names, "compare", "ping", "watch", "mark", "show"]
+    assert called == [*names, "compare", "learn", "ping", "watch", "mark", "show"]

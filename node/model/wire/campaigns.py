@@ -22,6 +22,7 @@ from node.model.byte_quotas import BYTES, parse_byte_quota
 from node.model.host_limits.closed import Opening
 from node.model.limits import Limited
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Instant, Name, Patch
+from node.model.wire.shared_campaigns import SharedUse
 from node.model.wire.tasks import PRIORITY_MAX
 
 DEFAULT: Final = "default"
@@ -121,6 +122,10 @@ QuotaAmount = Annotated[
 """The quota of a counted resource, or of bytes per period."""
 Text = Annotated[str, StringConstraints(max_length=500)]
 Resource = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+LeadWord = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+"""The name or the key of a node that leads tasks."""
 
 
 class Limit(Document):
@@ -265,6 +270,13 @@ class CampaignDocument(Document):
         description="Other weights at recurring times. One counts in each hour (of UTC) at whose "
         "beginning it applies; of several, the first.",
     )
+    leads: tuple[LeadWord, ...] = Field(
+        (),
+        max_length=20,
+        description="Other leads, by name or key, whose campaign of this name counts as one with "
+        "it, if it names this lead: what each has used and booked counts toward budgets, quotas of "
+        "bytes and shares of all.",
+    )
     level: Level = Field(
         5,
         description="Higher levels go first where policies use levels; urgent is above 9. 0 "
@@ -344,6 +356,7 @@ class CampaignPatch(Patch):
     parent: Name | None = None
     weight: Exact | None = None
     timed_weights: list[dict[str, Any]] | None = None
+    leads: list[LeadWord] | None = None
     level: Level | None = None
     priority: int | None = Field(None, ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)
     preemptor: bool | None = Field(None, strict=True)
@@ -426,6 +439,9 @@ class Campaign(CampaignDocument):
         (),
         description="The use of its limits and quotas, but for limits on due runs; only if asked "
         "for with `budgets`.",
+    )
+    shared: tuple[SharedUse, ...] = Field(
+        (), description="What is known of the leads that share it."
     )
     warnings: tuple[str, ...] = Field(
         (),

@@ -57,6 +57,7 @@ from node.model.wire.participants import (
     RunEnd,
     TaskEnd,
 )
+from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.leading.bookings import (
     LOOKED_AT_BEFORE,
@@ -502,6 +503,10 @@ class PschedulerParticipant:
     async def check(self, towards: str) -> Diagnosis:  # noqa: ARG002 - port
         """Raise PeerFailed, for it checks no ways."""
         self._raise_unsupported("check the way to another node")
+
+    async def campaign_use(self, request: CampaignUseRequest) -> CampaignUse:  # noqa: ARG002 - port
+        """Raise PeerFailed, for it shares no campaigns."""
+        self._raise_unsupported("share campaigns")
 
     async def facts(self) -> PeerFacts:
         """Raise PeerFailed, for it does not tell the state of its host."""

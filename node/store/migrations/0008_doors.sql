@@ -937,3 +937,50 @@ WHERE run.state IN ('booked', 'running', 'merging');
 -- A campaign may have other weights at times of day.
 ALTER TABLE campaign ADD COLUMN timed_weights jsonb NOT NULL DEFAULT '[]';
 COMMENT ON COLUMN campaign.timed_weights IS 'Other weights at recurring times, {weight, cron, duration, timezone} each; the first that applies counts.';
+
+-- A campaign may be one with those of its name at other leads, which tell what they have used.
+ALTER TABLE campaign ADD COLUMN leads text [] NOT NULL DEFAULT '{}';
+COMMENT ON COLUMN campaign.leads IS 'Identities of other leads whose campaign of this name counts as one with it.';
+ALTER TABLE charge_hour ADD COLUMN lead text NOT NULL DEFAULT '';
+ALTER TABLE charge_hour DROP CONSTRAINT charge_hour_pkey;
+ALTER TABLE charge_hour ADD PRIMARY KEY (hour, campaign_id, node, lead);
+COMMENT ON TABLE charge_hour IS
+'The ledger summed by hour; a trigger on charge keeps it up to date. Beside it, what other leads have told of campaigns that they share.';
+COMMENT ON COLUMN charge_hour.lead IS 'Identity of the lead that has told it; empty for what was charged here.';
+CREATE TABLE campaign_lead (
+    campaign_id integer NOT NULL REFERENCES campaign ON DELETE CASCADE,
+    lead text NOT NULL,
+    told_at timestamptz,
+    whole_at timestamptz,
+    reason text,
+    PRIMARY KEY (campaign_id, lead)
+);
+COMMENT ON TABLE campaign_lead IS 'What is known of the use of a shared campaign by another lead (at the lead); the hours are in charge_hour.';
+COMMENT ON COLUMN campaign_lead.lead IS 'Identity of the lead.';
+COMMENT ON COLUMN campaign_lead.told_at IS 'When it last told the hours in progress and to come.';
+COMMENT ON COLUMN campaign_lead.whole_at IS 'When it last told all hours that may count.';
+COMMENT ON COLUMN campaign_lead.reason IS 'Why it has told nothing since.';
+CREATE OR REPLACE FUNCTION sum_up_charges() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO charge_hour (hour, campaign_id, node, amount, bytes)
+    SELECT
+        begun.hour, made.campaign_id, made.node,
+        sum(
+            made.weight * extract(
+                EPOCH FROM least(made.ends_at, begun.hour + interval '1 hour') - greatest(made.starts_at, begun.hour)
+            ) * 1000000
+        ),
+        sum(CASE WHEN begun.hour <= made.starts_at THEN made.bytes ELSE 0 END)
+    FROM made
+    CROSS JOIN LATERAL generate_series(
+        date_bin('1 hour', made.starts_at, 'epoch'),
+        CASE WHEN made.weight = 0 THEN made.starts_at ELSE made.ends_at - interval '1 microsecond' END,
+        interval '1 hour'
+    ) AS begun (hour)
+    GROUP BY begun.hour, made.campaign_id, made.node
+    ORDER BY begun.hour, made.campaign_id, made.node -- all transactions lock in the same order
+    ON CONFLICT (hour, campaign_id, node, lead) DO UPDATE
+    SET amount = charge_hour.amount + excluded.amount, bytes = charge_hour.bytes + excluded.bytes;
+    RETURN NULL;
+END
+$$;

@@ -10,7 +10,7 @@ SELECT
     campaign.weight, campaign.level, campaign.priority, campaign.preemptor, campaign.preemptee, campaign.seats_max,
     campaign.target_seats, campaign.target_share, campaign.target_borrow, campaign.target_lend, campaign.fairshare,
     campaign.limits, campaign.quotas, campaign.queue, campaign.budget, campaign.owner, campaign.contact,
-    campaign.description, campaign.state::text, campaign.revision, campaign.bounded, campaign.timed_weights
+    campaign.description, campaign.state::text, campaign.revision, campaign.bounded, campaign.timed_weights, campaign.leads
 FROM campaign
 LEFT JOIN campaign AS parent ON campaign.parent_id = parent.id
 ORDER BY campaign.name;
@@ -20,11 +20,11 @@ ORDER BY campaign.name;
 INSERT INTO campaign (
     name, parent_id, parent_depth, weight, level, priority, preemptor, preemptee, seats_max, target_seats, target_share,
     target_borrow, target_lend, fairshare, limits, quotas, queue, budget, owner, contact, description, state,
-    timed_weights, created_at, changed_at
+    timed_weights, leads, created_at, changed_at
 )
 SELECT
     $1, parent.id, parent.depth, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-    $21::campaign_state, $22, $23, $23
+    $21::campaign_state, $22, $23, $24, $24
 FROM (VALUES ($2::text)) AS wanted (parent)
 LEFT JOIN campaign AS parent ON wanted.parent = parent.name
 WHERE wanted.parent IS NULL OR parent.id IS NOT NULL
@@ -38,11 +38,11 @@ SET
     parent_id = parent.id, parent_depth = parent.depth, weight = $3, level = $4, priority = $5, preemptor = $6,
     preemptee = $7, seats_max = $8, target_seats = $9, target_share = $10, target_borrow = $11, target_lend = $12,
     fairshare = $13, limits = $14, quotas = $15, queue = $16, budget = $17, owner = $18, contact = $19,
-    description = $20, state = $21::campaign_state, timed_weights = $22, changed_at = $23,
-    revision = campaign.revision + 1
+    description = $20, state = $21::campaign_state, timed_weights = $22, leads = $23,
+    changed_at = $24, revision = campaign.revision + 1
 FROM (VALUES ($2::text)) AS wanted (parent)
 LEFT JOIN campaign AS parent ON wanted.parent = parent.name
-WHERE campaign.name = $1 AND campaign.revision = $24 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
+WHERE campaign.name = $1 AND campaign.revision = $25 AND (wanted.parent IS NULL OR parent.id IS NOT NULL)
 RETURNING campaign.id;
 
 -- plan_again --
@@ -100,7 +100,7 @@ WHERE planning.task_id = soonest.task_id;
 SELECT
     (SELECT count(*) FROM planning WHERE planning.campaign_id = campaign.id) AS tasks,
     (SELECT array_agg(child.name ORDER BY child.name) FROM campaign AS child WHERE child.parent_id = campaign.id) AS children,
-    EXISTS (SELECT FROM charge_hour WHERE charge_hour.campaign_id = campaign.id) AS charged,
+    EXISTS (SELECT FROM charge_hour WHERE charge_hour.campaign_id = campaign.id AND charge_hour.lead = '') AS charged,
     (
         SELECT array_agg(reservation.id ORDER BY reservation.created_at, reservation.id)
         FROM reservation
@@ -112,6 +112,12 @@ FROM campaign
 WHERE campaign.name = $1;
 
 -- remove_campaign --
+-- What other leads have told of it goes with it.
+WITH told AS (
+    DELETE FROM charge_hour USING campaign
+    WHERE charge_hour.campaign_id = campaign.id AND campaign.name = $1 AND charge_hour.lead <> ''
+)
+
 DELETE FROM campaign WHERE name = $1 RETURNING revision;
 
 -- assign --
@@ -254,3 +260,130 @@ WITH gone AS (
 )
 
 SELECT count(*) FROM gone;
+
+-- shared --
+-- The campaigns that count as one with those of other leads: one row for each of these, with when they have last told what,
+-- and the earliest instant that counts for a budget of it or of one above it.
+WITH RECURSIVE above AS (
+    SELECT campaign.id AS shared_id, campaign.parent_id, campaign.budget, campaign.created_at
+    FROM campaign
+    WHERE campaign.leads <> '{}'
+    UNION
+    SELECT above.shared_id, campaign.parent_id, campaign.budget, campaign.created_at
+    FROM above
+    INNER JOIN campaign ON above.parent_id = campaign.id
+)
+
+SELECT
+    campaign.name, shared.lead, told.told_at, told.whole_at, told.reason,
+    (
+        SELECT min(coalesce((above.budget ->> 'since')::timestamptz, above.created_at))
+        FROM above
+        WHERE above.shared_id = campaign.id AND above.budget IS NOT NULL
+    ) AS budget_since
+FROM campaign
+CROSS JOIN LATERAL unnest(campaign.leads) AS shared (lead)
+LEFT JOIN campaign_lead AS told ON campaign.id = told.campaign_id AND shared.lead = told.lead
+ORDER BY campaign.name, shared.lead;
+
+-- hours_for --
+-- What these campaigns, of which each is shared with the lead $2, were charged here from an hour on, with those below them that
+-- are not shared with it themselves.
+WITH RECURSIVE counted AS (
+    SELECT campaign.name, campaign.id FROM campaign WHERE campaign.name = ANY($1::text []) AND $2 = ANY(campaign.leads)
+    UNION
+    SELECT counted.name, campaign.id
+    FROM counted
+    INNER JOIN campaign ON counted.id = campaign.parent_id
+    WHERE NOT $2 = ANY(campaign.leads)
+)
+
+SELECT
+    counted.name AS campaign, charge_hour.hour, charge_hour.node, sum(charge_hour.amount)::bigint AS amount,
+    sum(charge_hour.bytes)::bigint AS bytes
+FROM counted
+INNER JOIN charge_hour ON counted.id = charge_hour.campaign_id
+WHERE charge_hour.lead = '' AND charge_hour.hour >= $3
+GROUP BY counted.name, charge_hour.hour, charge_hour.node
+HAVING sum(charge_hour.amount) > 0 OR sum(charge_hour.bytes) > 0
+ORDER BY charge_hour.hour, counted.name, charge_hour.node
+LIMIT $4;
+
+-- shared_with --
+-- Which of these campaigns are shared with a lead.
+SELECT name FROM campaign WHERE name = ANY($1::text []) AND $2 = ANY(leads) ORDER BY name;
+
+-- keep_hours --
+-- Replaces what a lead has told of these campaigns ($2) from $3 on, before $4. Returns the campaigns that have less now.
+WITH told AS (
+    SELECT campaign.id AS campaign_id, given.hour, given.node, given.amount, given.bytes
+    FROM unnest($5::text [], $6::timestamptz [], $7::text [], $8::bigint [], $9::bigint [])
+        AS given (name, hour, node, amount, bytes)
+    INNER JOIN campaign ON given.name = campaign.name
+    WHERE campaign.name = ANY($2::text []) AND $1 = ANY(campaign.leads)
+),
+
+before AS (
+    SELECT charge_hour.*, campaign.name
+    FROM charge_hour
+    INNER JOIN campaign ON charge_hour.campaign_id = campaign.id
+    WHERE
+        campaign.name = ANY($2::text []) AND charge_hour.lead = $1
+        AND charge_hour.hour >= $3 AND ($4::timestamptz IS NULL OR charge_hour.hour < $4)
+),
+
+gone AS (
+    DELETE FROM charge_hour USING before
+    WHERE
+        (charge_hour.hour, charge_hour.campaign_id, charge_hour.node, charge_hour.lead)
+        = (before.hour, before.campaign_id, before.node, before.lead)
+        AND NOT EXISTS (
+            SELECT FROM told
+            WHERE (told.hour, told.campaign_id, told.node) = (before.hour, before.campaign_id, before.node)
+        )
+),
+
+kept AS (
+    INSERT INTO charge_hour (hour, campaign_id, node, amount, bytes, lead)
+    SELECT hour, campaign_id, node, amount, bytes, $1 FROM told
+    ON CONFLICT (hour, campaign_id, node, lead) DO UPDATE
+    SET amount = excluded.amount, bytes = excluded.bytes
+    WHERE (charge_hour.amount, charge_hour.bytes) <> (excluded.amount, excluded.bytes)
+)
+
+SELECT DISTINCT before.name
+FROM before
+LEFT JOIN told ON (told.hour, told.campaign_id, told.node) = (before.hour, before.campaign_id, before.node)
+WHERE coalesce(told.amount, 0) < before.amount OR coalesce(told.bytes, 0) < before.bytes
+ORDER BY before.name;
+
+-- note_told --
+-- A lead has told of these campaigns, all that counts if $4.
+INSERT INTO campaign_lead (campaign_id, lead, told_at, whole_at)
+SELECT id, $1, $3, CASE WHEN $4 THEN $3::timestamptz END
+FROM campaign
+WHERE name = ANY($2::text []) AND $1 = ANY(leads)
+ORDER BY id
+ON CONFLICT (campaign_id, lead) DO UPDATE
+SET told_at = excluded.told_at, whole_at = coalesce(excluded.whole_at, campaign_lead.whole_at), reason = NULL;
+
+-- note_untold --
+-- A lead has told nothing of these campaigns, for a reason.
+INSERT INTO campaign_lead (campaign_id, lead, reason)
+SELECT id, $1, $3
+FROM campaign
+WHERE name = ANY($2::text []) AND $1 = ANY(leads)
+ORDER BY id
+ON CONFLICT (campaign_id, lead) DO UPDATE SET reason = excluded.reason;
+
+-- forget_told --
+-- A campaign is no longer shared with other leads than it says: what they have told goes.
+WITH forgotten AS (
+    DELETE FROM campaign_lead USING campaign
+    WHERE campaign_lead.campaign_id = campaign.id AND campaign.name = $1 AND NOT campaign_lead.lead = ANY(campaign.leads)
+)
+
+DELETE FROM charge_hour USING campaign
+WHERE
+    charge_hour.campaign_id = campaign.id AND campaign.name = $1
+    AND charge_hour.lead <> '' AND NOT charge_hour.lead = ANY(campaign.leads);

@@ -6,7 +6,7 @@ from datetime import UTC, timedelta
 
 import pytest
 
-from tests.acceptance.outsider import Json, instant
+from tests.acceptance.outsider import Json, Outsider, instant
 from tests.acceptance.seeds.scene import Scene
 
 pytestmark = [
@@ -92,6 +92,33 @@ async def test_a_budget_until_a_date(scene: Scene) -> None:
     first = min(runs, key=lambda run: str(run["starts_at"]))
     assert (await scene.lead.ask("DELETE", f"/v1/runs/{first['id']}")).status in {200, 204}
     assert await scene.booked(task, 3) == [10, 20, 30]
+
+
+async def test_one_campaign_over_two_leads(scene: Scene, b: Outsider) -> None:
+    """What another lead has booked of a budget is gone, in plans too, until it gives it back."""
+    until = scene.hour + timedelta(hours=6)
+    ops = await scene.campaign("ops", budget={"seat_hours": 0.5, "until": until.isoformat()})
+    there = Scene(b, scene.pool, scene.hour)
+    settings = {"name": ops, "leads": [scene.lead.name]}
+    assert (await b.ask("POST", "/v1/campaigns", settings)).status == 201
+    theirs = await there.named(b, minutes=10, every=10, runs=2, campaign=ops)
+    assert await there.booked(theirs, 2) == [0, 10]
+    shared = await scene.lead.ask("PATCH", f"/v1/campaigns/{ops}", {"leads": [b.name]})
+    assert (shared.status, shared.body["leads"]) == (200, [b.name])
+    document = scene.idle(10, every=10, runs=3, campaign=ops)
+    test = {"type": "idle", "spec": document.pop("spec")}
+    plan = (await scene.lead.ask("POST", "/v1/plans", {"test": test, **document})).body
+    task = await scene.named(scene.lead, minutes=10, every=10, runs=3, campaign=ops)
+    assert (plan["placed"], await scene.booked(task, 1)) == (1, [0])
+    spent = f"campaign {ops}: {ops} has used or booked 0.5 of its 0.5 seat-hours"
+    assert all(it["reason"].startswith(spent) for it in plan["unplaced"])
+    shown = await scene.lead.get(f"/v1/campaigns/{ops}?budgets=true")
+    assert [(it["lead"], it["reason"]) for it in shown["shared"]] == [(b.name, None)]
+    assert [it["used"] for it in shown["budgets"] if it["what"] == "seat_hours"] == [0.5]
+    await b.cancel(theirs)
+    assert await scene.booked(task, 3) == [0, 10, 20]
+    closed = {"state": "closed", "level": 0, "leads": []}
+    assert (await b.ask("PATCH", f"/v1/campaigns/{ops}", closed)).status == 200
 
 
 async def test_a_budget_of_displacements(scene: Scene) -> None:
