@@ -150,6 +150,25 @@ class Announcer:
         before = None if stored is None else _announcement_in(stored, self._identity)
         return None if before is None else before.url
 
+    async def place_before(self) -> str | None:
+        """Return where this node was by its last announcement, if it is elsewhere now.
+
+        None if the owner has brought it here, which makes a newer generation.
+        """
+        async with self._database.transaction() as connection:
+            stored = await nodes.lock_announcement(connection, self._identity)
+        before = None if stored is None else _announcement_in(stored, self._identity)
+        if before is None or before.generation != self._database.generation:
+            return None
+        return None if before.url == self._url else before.url
+
+    async def goes_on_at(self, url: str) -> bool | None:
+        """Return whether a node with this key calls itself by a URL; None if it may.
+
+        This process, reached by an earlier name, does not.
+        """
+        return await self._peers.is_at(url, self._identity)
+
     async def may_live_where_it_was(self) -> bool:
         """Return whether a process with this node's key may be where the node was before this one.
 
@@ -160,7 +179,7 @@ class Announcer:
             former = await nodes.former_url(connection)
         if former is None or former == self._url:
             return False
-        is_there = await self._peers.is_at(former, self._identity)
+        is_there = await self.goes_on_at(former)
         if is_there is not None:
             self._silent_since = None
             return is_there

@@ -16,8 +16,9 @@ another host, or in an earlier state), a node asks before it begins or announces
 was, and all others, until the process that they heard last would have been heard again, and for as
 long as the original may need to start if the data were on another host.
 
-A process that is elsewhere than the node was, and is told that others know its data in a later
-state, asks there first: who answers and calls itself so is the original, whose marks these are.
+A process that is elsewhere than the node was asks there before it begins: who answers and calls
+itself so is the original, which those that would hear of both may not reach. It asks there again
+when it is told that others know its data in a later state: the marks are the original's.
 
 A host to which the owner has brought the node announces a newer generation; then the other one is
 told of its successor (``announcer.py``), and they are no rivals.

@@ -104,8 +104,13 @@ class TaskConfirmer:
 
         :raises CopyOfNode: one does.
         """
-        if self.process is None or self._database.copy_of != "":
-            return
+        if self.process is not None and self._database.copy_of == "":
+            await self._settle_doubt(starting=starting, dated=dated)
+        elif self.process is not None and starting:
+            await self._require_nobody_where_it_was()
+
+    async def _settle_doubt(self, *, starting: bool, dated: bool) -> None:
+        """Look for another process that goes on as this node; something speaks for one."""
         url = await self._announcer.previous_url() if starting else None
         may_start = starting and self._database.was_elsewhere
         until = self._clock.monotonic() + (STARTING if may_start else SILENT)
@@ -123,6 +128,23 @@ class TaskConfirmer:
             await self._clock.sleep(ASK_AGAIN_S)
         if dated and self._database.copy_of == "":
             await self._announcer.note_original(None)
+
+    async def _require_nobody_where_it_was(self) -> None:
+        """Return once nobody goes on where this node was before it got another URL.
+
+        Nothing else may tell a clone of a machine from its original, and those that would hear of
+        both may be reached by neither.
+
+        :raises CopyOfNode: somebody does.
+        """
+        until = self._clock.monotonic() + SILENT
+        while (url := await self._announcer.place_before()) is not None:
+            lives = await self._announcer.goes_on_at(url)
+            if lives:
+                await self._announcer.note_original(url)
+            if lives is False or self._clock.monotonic() >= until:
+                break
+            await self._clock.sleep(ASK_AGAIN_S)
 
     async def _heard_lately(self) -> bool:
         """Ask the other nodes; return whether one has heard another process as this node lately.

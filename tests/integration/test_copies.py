@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from copy import copy as shallow_copy
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -160,6 +161,53 @@ async def test_a_clone_that_is_restarted_knows_where_it_was(
     monkeypatch.setattr(restarted._peers, "is_at", is_at)
     assert await restarted.may_live_where_it_was() is True
     assert asked == [original.card.url]
+
+
+@pytest.mark.parametrize(
+    ("answers", "ends", "seconds"),
+    [((True,), True, 0), ((None, None, True), True, 4), ((False,), False, 0), ((), False, 20)],
+)
+async def test_a_clone_looks_where_it_was_before_it_begins(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: tuple[bool | None, ...],
+    ends: bool,  # noqa: FBT001 - a parameter
+    seconds: int,
+) -> None:
+    """Others may reach neither of both; a slow original is asked as long as it would be heard."""
+    original, copy, _ = await _twice(world)
+    assert await original.announcer.own() is not None
+    copy.announcer._url = "http://198.51.100.77:8642"
+    copy._answers = False  # as at its start
+    left = iter(answers)
+    asked: list[str] = []
+
+    async def is_at(url: str, _identity: str) -> bool | None:
+        asked.append(url)
+        return next(left, None)
+
+    monkeypatch.setattr(copy.announcer._peers, "is_at", is_at)
+    began = world.clock.now()
+    asking = asyncio.create_task(copy.confirmer.require_original(starting=True))
+    while not (await asyncio.wait({asking}, timeout=0.05))[0]:
+        world.clock.advance(2 * times.SECOND)
+    assert isinstance(asking.exception(), CopyOfNode) is ends
+    assert world.clock.now() - began == seconds * times.SECOND
+    assert set(asked) == {original.card.url}
+    assert copy.announcer.ended.is_set() is ends
+
+
+async def test_a_node_that_its_owner_moved_asks_nobody_where_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer generation is the owner's word, and a URL that is the same is no other place."""
+    original, copy, _ = await _twice(world)
+    assert await original.announcer.own() is not None
+    assert await copy.announcer.place_before() is None
+    copy.announcer._url = "http://198.51.100.77:8642"
+    assert await copy.announcer.place_before() == original.card.url
+    monkeypatch.setattr(copy.database, "generation", uuid4())
+    assert await copy.announcer.place_before() is None
 
 
 async def test_a_lead_apart_announces_no_other_place(world: World) -> None:
