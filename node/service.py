@@ -988,8 +988,8 @@ class NodeService:
                 await peer.end_task(TaskEnd.model_validate(message.body))
             case MessageKind.TASK_CHANGE:
                 introduction = Introduction.model_validate(message.body)
-                await peer.introduce(introduction)
-                await self.editing.note_acknowledged(message.id, introduction.task)
+                answer = await peer.introduce(introduction)
+                await self.editing.note_acknowledged(message.id, message.node, introduction, answer)
             case MessageKind.COMMIT | MessageKind.RELEASE | MessageKind.WEBHOOK:
                 pass  # other outboxes deliver these
 

@@ -165,3 +165,10 @@ async def has_other_pending_changes(connection: Connection, task: UUID, message_
             _SQL["others_pending"], MessageKind.TASK_CHANGE, str(task), message_id
         )
     )
+
+
+note_answer: Query[[UUID, str, int, str | None], None] = _SQL.command("note_answer")
+"""At the lead, note what a participant answered to a change of a task that it had not refused.
+
+Takes ``task``, ``node``, ``revision``, and ``refusal``: why it refused, None if it did not.
+"""

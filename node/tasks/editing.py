@@ -39,7 +39,7 @@ from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import FROM_OUTSIDE
-from node.model.wire.participants import FreedRuns
+from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
@@ -539,9 +539,16 @@ class TaskEditor:
             await self._post_changes(connection, [task], now, only=node)
             return True
 
-    async def note_acknowledged(self, message_id: int, task: UUID) -> None:
-        """Record that a participant knows of a change; plan the task once all of them do."""
+    async def note_acknowledged(
+        self, message_id: int, node: str, introduction: Introduction, answer: IntroductionAnswer
+    ) -> None:
+        """Record that a participant knows of a change; plan the task once all of them do.
+
+        One that refuses it has freed what was to be freed, and has the task as it was before.
+        """
+        task, refusal = introduction.task, None if answer.accepted else answer.reason
         async with self._database.transaction() as connection:
+            await changes.note_answer(connection, task, node, introduction.revision, refusal)
             if not await changes.has_other_pending_changes(connection, task, message_id):
                 standing = (await changes.planning_positions(connection, [task])).get(task)
                 if standing is not None and standing.next_slot is not None:

@@ -313,6 +313,32 @@ async def test_a_refused_edit_changes_nothing(world: World) -> None:
         assert (row["revision"], row["spec"]["duration"], row["word"]) == (1, "PT1M", "active")
 
 
+async def test_a_change_that_is_refused_later_is_told(world: World) -> None:
+    """A participant that was away refuses what was changed; its lead says so until it accepts."""
+    (a, b), task = await _task(world)
+    world.cut = {AB}
+    await a.node.editing.pause(task)
+    await a.node.editing.edit(task, _patch(priority=3))
+    tests, b.node.capabilities.tests = b.node.capabilities.tests, {}
+    world.cut = set()
+    await world.pass_time(12 * times.MINUTE, times.MINUTE)
+
+    async def told() -> list[tuple[bool | None, str | None]]:
+        [[listed]] = await a.rows("SELECT participants FROM task")
+        return [(it["accepted"], it["reason"]) for it in listed]
+
+    own, (accepted, reason) = await told()
+    assert (own, accepted) == ((True, None), None)
+    assert "there is no test 'idle'" in str(reason)
+    rows = [await _task_row(site, task) for site in (a, b)]
+    assert [(row["word"], row["revision"]) for row in rows] == [("paused", 3), ("paused", 1)]
+    b.node.capabilities.tests = tests
+    assert await a.node.editing.tell_again(task, b.identity, 1)
+    await world.settle()
+    assert await told() == [(True, None), (None, None)]
+    assert (await _task_row(b, task))["revision"] == 3
+
+
 async def test_an_edit_waits_for_a_participant_that_is_away(world: World) -> None:
     """An edit is accepted while a participant is away; its runs wait and name the participant."""
     (a, b), task = await _task(world)

@@ -45,7 +45,15 @@ SELECT
     task.ended_at,
     (SELECT archive.runs::text FROM archive WHERE archive.task_id = task.id AND archive.removed_at IS NULL) AS archived,
     task.test,
-    jsonb_build_array(task.spec, task.schedule, task.priority, task.campaign, task.reference)::text AS terms
+    jsonb_build_array(task.spec, task.schedule, task.priority, task.campaign, task.reference)::text AS terms,
+    ARRAY(
+        SELECT coalesce(known.name, listed.value ->> 'name')
+        FROM jsonb_array_elements(task.participants) AS listed
+        LEFT JOIN node AS known ON known.identity = listed.value ->> 'node'
+        WHERE
+            listed.value -> 'accepted' <> 'false' AND listed.value ->> 'reason' IS NOT NULL
+            AND listed.value ->> 'reason' NOT LIKE '% cannot be reached%'
+    ) AS refusing
 FROM task
 LEFT JOIN node ON task.lead = node.identity
 LEFT JOIN planning ON planning.task_id = task.id
@@ -159,7 +167,7 @@ CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, last timestamptz, slip interval, max_runs integer,
     created_at timestamptz, planned_to timestamptz, plan_at timestamptz, next_run_at timestamptz, revision integer, ended_at timestamptz,
-    archived text, test text, terms text
+    archived text, test text, terms text, refusing text []
 );
 CREATE TABLE run (
     node text, id uuid, task_id uuid, slot timestamptz, attempt integer, participant integer, scheduling_class text,
@@ -473,8 +481,8 @@ WHERE
     )
 
 -- settled_changed --
--- Every node knows a task that goes on in the same revision, state, and terms as its lead, and nothing of a paused one is to
--- come.
+-- Every node knows a task that goes on in the same revision, state, and terms as its lead, unless it refuses the change, which
+-- its lead knows then; and nothing of a paused one is to come.
 SELECT
     there.node, there.id,
     format(
@@ -486,6 +494,7 @@ INNER JOIN task AS there ON led.id = there.id AND led.node <> there.node
 WHERE
     led.led_here AND led.state IN ('active', 'paused')
     AND (there.revision, there.state, there.terms) IS DISTINCT FROM (led.revision, led.state, led.terms)
+    AND (there.state <> led.state OR NOT there.node = ANY(led.refusing))
 UNION ALL
 SELECT coming.node, coming.id, 'to come, and its task is paused'
 FROM coming

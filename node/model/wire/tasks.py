@@ -424,7 +424,11 @@ class Participant(Document):
         None, description="Where on its host it measures; the address is then the context's."
     )
     accepted: bool | None = Field(None, description="Null until it has answered.")
-    reason: str | None = Field(None, description="Why it refused, or has not answered yet.")
+    reason: str | None = Field(
+        None,
+        description="Why it refused, or has not answered yet; if it has not refused the task, why "
+        "it refuses what was changed since.",
+    )
     tools: tuple[str, ...] = Field((), description="Tools it has for this test.")
     lacks: dict[str, str] = Field(
         default_factory=dict, description="By tool, why this node lacks it."

@@ -153,3 +153,24 @@ SELECT EXISTS (SELECT FROM outbox WHERE kind = $1 AND message ->> 'task' = $2 AN
 -- others_pending --
 -- Whether other participants have not acknowledged the task's change yet.
 SELECT EXISTS (SELECT FROM outbox WHERE kind = $1 AND message ->> 'task' = $2 AND id <> $3);
+
+-- note_answer --
+-- At the lead: what a participant that has not refused the task answered to a change, by the revision that it was asked about:
+-- why it refused, null if it did not.
+UPDATE task
+SET
+    participants = (
+        SELECT
+            jsonb_agg(
+                CASE
+                    WHEN place.value ->> 'node' = $2 THEN place.value || jsonb_build_object('reason', $4::text)
+                    ELSE place.value
+                END
+                ORDER BY place.ordinality
+            )
+        FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS place
+    )
+WHERE
+    id = $1 AND revision = $3
+    AND NOT participants @> jsonb_build_array(jsonb_build_object('node', $2::text, 'accepted', false))
+    AND NOT participants @> jsonb_build_array(jsonb_build_object('node', $2::text, 'reason', $4::text));
