@@ -200,6 +200,10 @@ class Board:
             for name, it in self.view.campaigns.items()
         }
 
+    def weights_lately(self, window: int) -> dict[str, float]:
+        """Return the mean weights of a window (µs) before now."""
+        return {name: float(it.weight) for name, it in self.campaigns_lately(window).items()}
+
     def weights_at(self, hour: int) -> tuple[Exact, ...]:
         """Return the weights in an hour if they change with time, to tell hours apart by them."""
         if not self._has_timed_weights:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeVar
 from pydantic import Field
 
 from node.model.clocks import combined_bound_ms
-from node.model.wire.fields import Document, Host
+from node.model.wire.fields import Document, Host, is_absent
 from node.plugins.contracts import Metric, Part
 from node.plugins.distribution import both_ways
 from node.plugins.fields import CountField, Finite, Fraction, IpVersion, NonNegative, Port
@@ -161,10 +161,6 @@ class HistogramsBothWays(Document):
     round_trip: Histogram = Field(description="There and back.")
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class SourcePart(Document):
     """The sending participant's part; null is what its tool cannot know.
 
@@ -180,15 +176,15 @@ class SourcePart(Document):
     unreachable: CountField | None
     duplicates_forward: CountField | None
     duplicates_backward: CountField | None
-    reordered_forward: CountField | None = Field(default=None, exclude_if=_is_none)
+    reordered_forward: CountField | None = Field(default=None, exclude_if=is_absent)
     reordered_backward: CountField | None
     delay_ms: DelaysBothWays
     jitter_ms: JitterBothWays
     hops_forward: CountField | None
     hops_backward: CountField | None
     clock: HostClock
-    dest_clock: HostClock | None = Field(default=None, exclude_if=_is_none)
-    histogram: HistogramsBothWays | None = Field(default=None, exclude_if=_is_none)
+    dest_clock: HostClock | None = Field(default=None, exclude_if=is_absent)
+    histogram: HistogramsBothWays | None = Field(default=None, exclude_if=is_absent)
 
 
 class DestPart(Document):
@@ -249,7 +245,7 @@ class OneWayResult(Document):
     )
     histogram: HistogramsBothWays | None = Field(
         default=None,
-        exclude_if=_is_none,
+        exclude_if=is_absent,
         description="The number of packets by delay, in at most 50 buckets each way.",
     )
 

@@ -187,10 +187,8 @@ def _recent_work_and_shares(
     board: Board, half_life: int
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return each campaign's recent work, and the shares."""
-    view = board.view
-    lately = board.campaigns_lately(usage.WINDOW)
-    shares = {name: float(campaign.weight) for name, campaign in lately.items()}
-    return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
+    recent = recent_work.recent_of(board.view.ledger, board.planned_to, half_life)
+    return recent, board.weights_lately(usage.WINDOW)
 
 
 def forecast_in_turns(

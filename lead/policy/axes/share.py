@@ -232,8 +232,7 @@ class ByRecentWorkShare:
         """Return this rule with the figures of one episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
-        lately = board.campaigns_lately(usage.WINDOW)
-        shares = {name: float(campaign.weight) for name, campaign in lately.items()}
+        shares = board.weights_lately(usage.WINDOW)
         serving = recent_work.sorted_by_standing(recent_work.standings(recent, shares))
         without = frozenset(name for name, share in shares.items() if share <= 0)
 

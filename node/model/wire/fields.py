@@ -76,6 +76,11 @@ KIND = "\0"
 """Prefix of union tags; it cannot occur in a document, so not in a pointer into one either."""
 
 
+def is_absent(value: object) -> bool:
+    """Leave a field out: nodes of earlier versions refuse fields that they do not know."""
+    return value is None
+
+
 def _is_inside(info: ValidationInfo) -> bool:
     return not (info.context or {}).get("from_outside")
 

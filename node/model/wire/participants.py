@@ -41,7 +41,7 @@ from node.model.reasons import (
 from node.model.reservations import ReservationSpan
 from node.model.resources import FullResource
 from node.model.wire.circumstances import Circumstances
-from node.model.wire.fields import Document, Host
+from node.model.wire.fields import Document, Host, is_absent
 from node.model.wire.host_limits import TaskLimit, TaskRoom
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
@@ -168,7 +168,7 @@ class Introduction(Document):
     freeing: FreedRuns | None = None
     rooms: bool | None = Field(
         None,
-        exclude_if=lambda value: value is None,
+        exclude_if=is_absent,
         description="Whether to tell what bounds the number of tasks; only in previews, and to "
         "nodes that have the feature of quotas.",
     )
@@ -180,7 +180,7 @@ class Introduction(Document):
     )
     secrets: Annotated[dict[str, str], Field(max_length=100)] | None = Field(
         None,
-        exclude_if=lambda value: value is None,
+        exclude_if=is_absent,
         repr=False,
         description="By text that is sealed in the spec, the text itself; only to a participant.",
     )
@@ -211,20 +211,15 @@ class IntroductionAnswer(Document):
     )
     rooms: Annotated[tuple[TaskRoom, ...], Field(max_length=QUOTAS_MAX)] | None = Field(
         None,
-        exclude_if=lambda value: value is None,
+        exclude_if=is_absent,
         description="What bounds the number of tasks; only if the lead asks for it in a preview.",
     )
-
-
-def _is_absent(value: object) -> bool:
-    """Leave a field out: nodes of earlier versions refuse fields that they do not know."""
-    return value is None
 
 
 LeavingOut = Annotated[
     UUID | None,
     Field(
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="A task of the same lead whose booked runs count as if they were freed; only "
         "in previews, and to nodes that have the feature.",
     ),
@@ -243,7 +238,7 @@ Yielding = Annotated[
 IfIntroduced = Annotated[
     Introduction | None,
     Field(
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="The task, if it was not introduced: the limits are those that would bind it.",
     ),
 ]
@@ -268,23 +263,23 @@ class ProposalRequest(Document):
     pool_task: UUID | None = None
     leaving_out: LeavingOut = None
     quotas: bool | None = Field(
-        None, exclude_if=_is_absent, description="Whether to tell the quotas, too."
+        None, exclude_if=is_absent, description="Whether to tell the quotas, too."
     )
     introduction: IfIntroduced = None
     preview: bool | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Whether nothing will be booked: it waits for nothing, and wants no time.",
     )
     partly: bool | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Whether to tell the longest obstacle of windows that are free for a part, "
         "too; only in previews of several tasks.",
     )
     takes: Takes | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="What each run takes of the resources that the node keeps; only to keepers.",
     )
     keeps_only: bool = Field(
@@ -655,13 +650,13 @@ class Proposal(Document):
         | None
     ) = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="The quotas and shares for which the runs count, and in a preview the limits "
         "of what there may be at one time; null if the node does not tell them.",
     )
     precedence: tuple[Rank, Priority] | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="The rank and the priority as which the runs would count here: what has lower "
         "ones gives way to them. Only in previews.",
     )
@@ -834,13 +829,13 @@ class ConfirmationRequest(Document):
     marked_at: Micros | None = Field(None, description="The mark of the sender's database.")
     announcement: StatementText | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Where the sender is, signed with its key (a JWS); only to nodes that have "
         "the feature.",
     )
     process: StatementText | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="The sender's process, signed with its key (a JWS): a number that it drew at "
         "its start, when that was, the instant of the statement, and the generation of the data; "
         "only to nodes that have the feature.",
@@ -862,24 +857,24 @@ class ConfirmationAnswer(Document):
     )
     successor: StatementText | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="A later announcement of the asking node: another host has its key, and this "
         "node follows that one.",
     )
     not_followed: Sentence | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Why this node does not reach the asking one where it says that it is.",
     )
     rival: StatementText | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="The last statement of another process with the asking one's key, which has "
         "asked since the asking one did first: both live.",
     )
     other_heard: Micros | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="The time since another process with the asking one's key has asked.",
     )
 
@@ -892,12 +887,12 @@ class BookedRun(Document):
     starts_at: Micros
     data: ParticipantData | None = Field(
         None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="What the node told in its own hold, such as its port; only to nodes that "
         "have the feature.",
     )
     measured: Word | None = Field(
-        None, exclude_if=_is_absent, description="The digest of its test and spec there, likewise."
+        None, exclude_if=is_absent, description="The digest of its test and spec there, likewise."
     )
 
 

@@ -22,7 +22,7 @@ from node.model.errors import (
     UnknownPeer,
     UnknownToPeer,
 )
-from node.model.wire.fields import Document, Instant
+from node.model.wire.fields import Document, Instant, is_absent
 from node.model.wire.host_limits import TaskLimit
 
 MEDIA_TYPE = "application/problem+json"
@@ -82,7 +82,7 @@ class Problem(Document):
         None,
         ge=0,
         lt=2**63,
-        exclude_if=lambda value: value is None,
+        exclude_if=is_absent,
         description="To another node, the lease epoch of the task that is known here, if its own "
         "is older.",
     )

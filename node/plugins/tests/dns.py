@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
-from node.model.wire.fields import Document, Duration, Host, fault_of_name, is_address
+from node.model.wire.fields import (
+    Document,
+    Duration,
+    Host,
+    fault_of_name,
+    is_absent,
+    is_address,
+)
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
@@ -70,10 +77,6 @@ HttpPath = Annotated[
 """The path of a URL, without query and fragment."""
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class DnsSpec(Document):
     """The question, the server, and the expected answer."""
 
@@ -96,13 +99,13 @@ class DnsSpec(Document):
     path: HttpPath | None = Field(
         default=None,
         description="The path of the server's URL, https only; by default /dns-query.",
-        exclude_if=_is_none,
+        exclude_if=is_absent,
     )
     server_name: Host | None = Field(
         default=None,
         description="The name to request (SNI) and to expect in the certificate, tls and https"
         " only; by default server.",
-        exclude_if=_is_none,
+        exclude_if=is_absent,
     )
     verify: bool = flag_field(
         "Whether source's system must trust the certificate; tls and https only.",

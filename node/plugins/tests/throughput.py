@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from node.model.classes import SchedulingClass
 from node.model.times import HOUR, MILLISECOND, MINUTE, SECOND
 from node.model.wire.circumstances import Traffic
-from node.model.wire.fields import Document, Host
+from node.model.wire.fields import Document, Host, is_absent
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     AnyPort,
@@ -145,7 +145,7 @@ class ThroughputSpec(Document):
     port: AnyPort | None = Field(
         default=None,
         description="The TCP and UDP port of that server, 5201 by default; needs single_ended.",
-        exclude_if=lambda value: value is None,
+        exclude_if=is_absent,
     )
 
     @model_validator(mode="after")
