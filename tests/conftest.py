@@ -38,7 +38,7 @@ from tests.support.manual_releases import follow_manual_clocks
 from tests.support.patience import BUSY
 from tests.support.worlds import World
 
-pytest_plugins = ["tests.support.needs"]
+pytest_plugins = ["tests.support.needs", "tests.support.nightly"]
 
 # A deadline per example measures the machine, not the code: two cores are shared with real
 # Postgres servers and real nodes. A test that hangs is ended by pytest-timeout. Each run chooses

@@ -30,7 +30,7 @@ from node.store.campaigns import ChargedHour, SharedCampaign
 from node.store.database import Connection, Database
 
 _FRESH = times.SECOND
-"""What was told so lately is not asked for again."""
+"""Nothing that was told so lately is asked for again."""
 _NEAR = 2 * times.HOUR
 """The part of the past that is asked for each time: runs of these hours may still be corrected."""
 _WHOLE_EVERY = times.HOUR

@@ -1,4 +1,4 @@
-"""What campaigns that other leads share have used here, told to these leads.
+"""Tells other leads what the campaigns that they share have used here.
 
 A campaign counts as one with those of the same name at other leads if each names the others
 (``leads``). The hours that it was charged here are told to these alone. Asking is the part of the

@@ -282,12 +282,12 @@ shared: Query[[], list[SharedCampaign]] = _SQL.rows("shared", SharedCampaign)
 """The campaigns that are shared with other leads, one for each lead, by name."""
 
 shared_with: Query[[Sequence[str], str], list[str]] = _SQL.column("shared_with")
-"""Those of these campaigns that are shared with a lead."""
+"""The ones of these campaigns that are shared with a lead."""
 
 hours_for: Query[[Sequence[str], str, int, int], list[ChargedHour]] = _SQL.rows(
     "hours_for", ChargedHour
 )
-"""What campaigns that a lead shares were charged here, hour by hour.
+"""The charges here of campaigns that a lead shares, hour by hour.
 
 Takes ``names``, ``lead``, ``since``, and ``limit``, the maximum number of rows.
 """

@@ -112,6 +112,7 @@ async def test_other_nodes_are_sent_to_the_service(
     assert [node["identity"] for node in there["items"]] == known
 
 
+@pytest.mark.nightly
 async def test_a_process_without_a_place_of_its_own_does_not_start(a: Outsider) -> None:
     """The place of the node's service is refused, with what to type instead."""
     place = a.url.removeprefix("http://")

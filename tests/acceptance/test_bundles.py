@@ -96,6 +96,7 @@ async def test_a_tampered_part_is_named(a: Outsider, b: Outsider, tmp_path: Path
         pytest.param("latencybg", marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 async def test_each_kind_of_result_comes_out_again(
     a: Outsider, b: Outsider, tmp_path: Path, test: str
 ) -> None:
@@ -120,6 +121,7 @@ async def test_each_kind_of_result_comes_out_again(
     assert len(bundle["intervals"]) == (5 if test in {"interface", "latencybg"} else 0)
 
 
+@pytest.mark.nightly
 async def test_files_are_not_overwritten_and_faults_say_what_to_do(
     a: Outsider, b: Outsider, tmp_path: Path
 ) -> None:

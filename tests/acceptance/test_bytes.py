@@ -24,6 +24,7 @@ async def _used(lead: Outsider, campaign: str) -> Json:
 
 
 @pytest.mark.needs("iperf3", "cubic")
+@pytest.mark.nightly
 async def test_a_campaign_moves_no_more_than_its_quota(nodes: list[Outsider]) -> None:
     """A run is booked as expected and counted as measured; what exceeds the quota waits."""
     lead, b, c = nodes

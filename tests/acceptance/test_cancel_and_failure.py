@@ -218,6 +218,7 @@ async def test_a_slot_is_measured_once_a_participant_is_back(
         assert instant(seen["starts_at"]) > instant(first["ends_at"])
 
 
+@pytest.mark.nightly
 async def test_the_lead_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     """Participants continue without their lead, which has their results when it is back."""
     a, b, c = nodes
@@ -286,6 +287,7 @@ async def test_the_lead_is_killed_between_hold_and_commit(
     assert {booked(each) for each in await everywhere(placed)} == {booked(placed)}
 
 
+@pytest.mark.nightly
 async def test_a_decision_outlives_everybody(
     lab: Lab, a: Outsider, b: Outsider, free_hour: datetime, everywhere: Everywhere
 ) -> None:

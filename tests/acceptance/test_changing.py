@@ -57,6 +57,7 @@ async def _tells(node: Outsider, task: Json, state: str) -> None:
                 return
 
 
+@pytest.mark.nightly
 async def test_a_pause_reaches_a_node_that_was_down(
     lab: Lab, nodes: list[Outsider], free_hour: datetime
 ) -> None:
@@ -118,6 +119,7 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
     assert f"{changes}{freed} freed" in sentences
 
 
+@pytest.mark.nightly
 async def test_a_measurement_under_way_goes_on(nodes: list[Outsider], free_hour: datetime) -> None:
     """A run that has begun is measured as booked, even if its task is paused or edited."""
     a, _, c = nodes

@@ -100,6 +100,7 @@ async def test_cycles_are_refused_over_http(a: Outsider) -> None:
     assert first["id"] in gone["reason"]
 
 
+@pytest.mark.nightly
 async def test_entries_of_a_mesh_follow_others(nodes: list[Outsider], tmp_path: Path) -> None:
     """Each task of an entry runs after that of its pair, and is created anew with it."""
     lead = nodes[0]

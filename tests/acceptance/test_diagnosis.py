@@ -71,6 +71,7 @@ async def test_the_doctor_checks_one_node(a: Outsider) -> None:
     assert (unknown.code, "no node is called nobody" in unknown.err) == (6, True)
 
 
+@pytest.mark.nightly
 async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> None:
     """Each event is a line; filters choose, --count ends, and an id resumes the stream."""
     task = await a.create("idle", a, b)

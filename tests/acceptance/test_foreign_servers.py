@@ -74,6 +74,7 @@ async def test_both_directions_are_measured_alone(a: Outsider) -> None:
     assert datagrams["result"]["datagrams"]["loss"] == 0
 
 
+@pytest.mark.nightly
 async def test_a_busy_server_is_tried_again_within_the_slip(a: Outsider) -> None:
     """While another client measures an attempt comes to nothing; later the slot is measured."""
     schedule = {"start": "PT5S", "slip": "PT5M", "retry": {"times": 20, "after": "PT1S"}}

@@ -42,6 +42,7 @@ async def _until_counted(node: Outsider, *beginnings: str) -> None:
         assert not missing, missing
 
 
+@pytest.mark.nightly
 async def test_a_run_is_counted_where_it_is_led_and_where_it_is_measured(
     a: Outsider, b: Outsider
 ) -> None:

@@ -42,6 +42,7 @@ async def test_a_server_is_measured_and_one_that_is_dead_is_a_reason(
     assert without["reason"].startswith(f"{a.name}: no OWAMP with {b.address}: ")
 
 
+@pytest.mark.nightly
 async def test_a_stream_has_a_result_for_each_interval(a: Outsider, b: Outsider) -> None:
     """Intervals are exchanges of their own, which overlap, and no packet is lost between them."""
     stream = spec(b.address, duration="PT6S", each="PT2S")

@@ -118,6 +118,7 @@ async def _explained(lead: Outsider, task: Json, *words: str) -> None:
             why = (await parley(lead, "explain", task["id"], "-o", "table")).out
 
 
+@pytest.mark.nightly
 async def test_limits_say_no_in_every_set(nodes: list[Outsider], pool: str) -> None:
     """A refused seat names the limit and the pool's set; a higher limit takes effect at once."""
     lead = nodes[0]

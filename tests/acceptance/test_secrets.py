@@ -226,6 +226,7 @@ async def _edits_keep_headers(a: Outsider, asked: Target, source: Outsider) -> s
 
 
 @pytest.mark.needs("curl")
+@pytest.mark.nightly
 async def test_only_the_tool_is_told_the_headers_of_a_test(
     nodes: list[Outsider], a: Outsider, b: Outsider, c: Outsider
 ) -> None:
@@ -258,6 +259,7 @@ async def _named(a: Outsider, asked: Target, source: Outsider) -> Json:
     return run
 
 
+@pytest.mark.nightly
 async def test_a_secret_of_the_owner_is_sent_where_the_owner_lets_it(
     a: Outsider, b: Outsider, c: Outsider, tmp_path: Path
 ) -> None:
@@ -296,6 +298,7 @@ async def _seen(facade: str, url: str) -> str:
     return str([listed, *replies])
 
 
+@pytest.mark.nightly
 async def test_headers_of_clients_of_pscheduler_are_kept_sealed(
     a: Outsider, c: Outsider, tmp_path: Path
 ) -> None:

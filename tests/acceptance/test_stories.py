@@ -324,6 +324,7 @@ async def test_a_repeated_post(a: Outsider, b: Outsider, free_hour: datetime) ->
     assert all(task["created_at"] > answers[0].body["created_at"] for task in newer)
 
 
+@pytest.mark.nightly
 async def test_twenty_compete_for_an_exclusive_hour(
     nodes: list[Outsider], free_hour: datetime, everywhere: Everywhere
 ) -> None:

@@ -71,6 +71,7 @@ async def test_a_signed_directory_introduces_nodes(
     ],
     ids=["interface", "address"],
 )
+@pytest.mark.nightly
 async def test_parts_are_measured_from_where_it_was_asked(
     a: Outsider, b: Outsider, test: str, spec: Json, own: str
 ) -> None:
@@ -143,6 +144,7 @@ async def test_a_context_cannot_be_edited_and_outlives_edits(
 
 
 @pytest.mark.needs("ping")
+@pytest.mark.nightly
 async def test_what_else_ran_is_told(a: Outsider, b: Outsider) -> None:
     """A background run during an exclusive one is not clean, wherever it is shown."""
     beside = await a.create("idle", spec={"duration": "PT6S", "class": "exclusive"})

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 POLICY = "lead.policy."
 
@@ -81,6 +83,7 @@ def unused(paths: list[Path]) -> list[str]:
     )
 
 
+@pytest.mark.nightly
 def test_no_policy_is_there_for_tests_only() -> None:
     """Each public function and class of the policies is reached from what the services run."""
     paths = [path for room in ("node", "lead") for path in sorted((ROOT / room).rglob("*.py"))]

@@ -176,6 +176,7 @@ def test_settings_exist(name: str) -> None:
     ],
     ids=["jq fits", "jq too much", "JMESPath fits"],
 )
+@pytest.mark.mostly_nightly
 def test_transforms_work_in_the_unit(
     transform: dict[str, str], document: object, said: str | None
 ) -> None:

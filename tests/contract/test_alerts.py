@@ -133,6 +133,7 @@ def test_each_alert_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("alert", CASES)
+@pytest.mark.mostly_nightly
 def test_an_alert_is_raised_in_time(alert: str, tmp_path: Path) -> None:
     """An alert is raised once what it is for has lasted, no minute before, and by nothing else."""
     case = CASES[alert]

@@ -91,6 +91,7 @@ def test_every_archiver_is_tried() -> None:
     assert {name for name, _ in PEERS.values()} == set(archivers()) - {"bitbucket"}
 
 
+@pytest.mark.mostly_nightly
 async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
     """Each document of two batches arrives once, unchanged, in order."""
     for first in (0, 30):
@@ -101,6 +102,7 @@ async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
     assert {document["text"] for document in got} == {'é" \\ %s'}
 
 
+@pytest.mark.mostly_nightly
 async def test_trying_it_delivers_nothing(case: Case) -> None:
     """A test says what was checked, and delivers no result."""
     assert await case.destination.test()
@@ -108,6 +110,7 @@ async def test_trying_it_delivers_nothing(case: Case) -> None:
     assert len(await case.peer.until(1)) == 1
 
 
+@pytest.mark.mostly_nightly
 async def test_a_stopped_peer_is_detected(case: Case, where: Surroundings) -> None:
     """If the peer stops, deliveries are to be retried with a reason, and a test fails."""
     await case.destination.deliver(deliveries(1))

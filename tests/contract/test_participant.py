@@ -125,6 +125,7 @@ def _proposal(task: Introduction, *windows: tuple[int, int]) -> ProposalRequest:
     )
 
 
+@pytest.mark.nightly
 async def test_it_says_who_it_is(party: Party) -> None:
     """A participant carries the identity and the name of its node."""
     assert party.participant.identity == party.node.card.identity
@@ -149,6 +150,7 @@ async def test_it_considers_without_keeping(party: Party) -> None:
     assert "there is no test 'juggling'" in (answered.reason or "")
 
 
+@pytest.mark.mostly_nightly
 async def test_it_looks_ahead_without_booking(party: Party) -> None:
     """The answer names the runs that would be displaced, and their time is free afterwards."""
     low = await party.known()
@@ -176,6 +178,7 @@ async def test_it_looks_ahead_without_booking(party: Party) -> None:
     assert answer.free == ((HOUR + DURATION, HOUR + times.HOUR),)
 
 
+@pytest.mark.mostly_nightly
 async def test_what_others_have(party: Party) -> None:
     """Neither background runs nor those of the mesh that is asked for stand in anybody's way."""
     for start, mesh, scheduling_class in (
@@ -254,6 +257,7 @@ async def test_it_offers_what_lower_priorities_would_leave(party: Party) -> None
     assert "busy with an exclusive idle run" in (answered.reason or "")
 
 
+@pytest.mark.mostly_nightly
 async def test_it_holds_and_repeats_its_answer(party: Party) -> None:
     """A hold takes the time, and the same exchange again gets the same answer."""
     task = await party.known()
@@ -266,6 +270,7 @@ async def test_it_holds_and_repeats_its_answer(party: Party) -> None:
     assert answered.free == ()
 
 
+@pytest.mark.mostly_nightly
 async def test_it_refuses_run_by_run(party: Party) -> None:
     """An occupied slot is refused with its obstacle, and the others are held."""
     task = await party.known()
@@ -280,6 +285,7 @@ async def test_it_refuses_run_by_run(party: Party) -> None:
     assert refusal.obstacle.task == task.task
 
 
+@pytest.mark.mostly_nightly
 async def test_it_displaces_when_told_to(party: Party) -> None:
     """A displacing hold sets lower priorities aside, and its release gives them back."""
     low = await party.known()
@@ -298,6 +304,7 @@ async def test_it_displaces_when_told_to(party: Party) -> None:
     assert refusal.obstacle.run == kept.runs[0].run
 
 
+@pytest.mark.mostly_nightly
 async def test_it_commits_once(party: Party) -> None:
     """A commit is taken, and a repeated one is no error; the dropped runs are free."""
     task = await party.known()
@@ -311,6 +318,7 @@ async def test_it_commits_once(party: Party) -> None:
     assert answered.free == ((HOUR + DURATION, HOUR + 2 * DURATION),)
 
 
+@pytest.mark.mostly_nightly
 async def test_it_releases_as_often_as_asked(party: Party) -> None:
     """A release frees the time at once and may come again."""
     task = await party.known()
@@ -322,6 +330,7 @@ async def test_it_releases_as_often_as_asked(party: Party) -> None:
     assert answered.free == (WINDOW,)
 
 
+@pytest.mark.mostly_nightly
 async def test_it_says_when_a_commit_is_late(party: Party) -> None:
     """A commit of what was released, or was never held, is answered as late."""
     task = await party.known()
@@ -333,6 +342,7 @@ async def test_it_says_when_a_commit_is_late(party: Party) -> None:
     assert (await party.participant.commit(exchange, commit_request(request))).late
 
 
+@pytest.mark.mostly_nightly
 async def test_a_release_that_comes_first_wins(party: Party) -> None:
     """A hold that its own release has overtaken is a conflict."""
     task = await party.known()
@@ -342,12 +352,14 @@ async def test_a_release_that_comes_first_wins(party: Party) -> None:
         await party.participant.hold(exchange, hold_request(task, [HOUR]))
 
 
+@pytest.mark.mostly_nightly
 async def test_it_does_not_hold_for_unknown_tasks(party: Party) -> None:
     """A task that was never introduced is not found, so that its lead introduces it."""
     with pytest.raises(NotFound, match="introduce it first"):
         await party.hold(hold_request(party.task(), [HOUR]))
 
 
+@pytest.mark.mostly_nightly
 async def test_it_refuses_an_old_lease(party: Party) -> None:
     """A worker that lost its lease is told so."""
     task = await party.known()
@@ -356,6 +368,7 @@ async def test_it_refuses_an_old_lease(party: Party) -> None:
         await party.hold(hold_request(task, [HOUR + times.HOUR]))
 
 
+@pytest.mark.mostly_nightly
 async def test_it_lets_background_runs_share(party: Party) -> None:
     """Background runs are held whatever else is booked."""
     task = await party.known()
@@ -366,6 +379,7 @@ async def test_it_lets_background_runs_share(party: Party) -> None:
     assert (await party.hold(hold_request(quiet, [HOUR]))).held
 
 
+@pytest.mark.mostly_nightly
 async def test_no_hold_is_lost_among_many(party: Party) -> None:
     """The largest batch is held in one exchange."""
     task = await party.known(duration=times.MINUTE)

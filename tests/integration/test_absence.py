@@ -412,6 +412,7 @@ async def test_a_lead_that_lost_its_lease_tells_no_gap(world: World) -> None:
 
 
 @ON_ONE_LOOP
+@pytest.mark.nightly
 async def test_a_slot_that_was_held_when_the_lead_died_is_told_once(world: World) -> None:
     """Its run waits when the hold ends, and tells of it; the gap begins after it."""
     a, b = await world.site("a", horizon=3 * times.HOUR), await world.site("b")
@@ -634,6 +635,7 @@ async def test_a_task_with_all_its_runs_has_no_gap(world: World) -> None:
 
 @ON_ONE_LOOP
 @pytest.mark.parametrize("end", ["edit", "pause", "cancel"])
+@pytest.mark.mostly_nightly
 async def test_slots_of_a_pool_task_are_told_before_it_changes(world: World, end: str) -> None:
     """The schedule that they had decides, as with other tasks."""
     pool = await pooled(world, [{}, {}])
@@ -749,6 +751,7 @@ async def test_old_gaps_are_deleted(world: World) -> None:
 
 @ON_ONE_LOOP
 @pytest.mark.parametrize("choice", ["sticky", "rotating"])
+@pytest.mark.nightly
 async def test_a_pool_task_tells_its_slots_as_a_gap(world: World, choice: str) -> None:
     """Terms that nobody opened in time are one range, and the next one begins with an open slot."""
     pool = await pooled(world, [{}, {}])

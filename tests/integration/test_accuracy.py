@@ -43,6 +43,7 @@ async def test_figures_are_compared_with_what_happened(test: str) -> None:
     assert any(row.truth > 0 for row in rows if row.figure.endswith("loss"))
 
 
+@pytest.mark.nightly
 def test_the_table_names_the_worst() -> None:
     """The table lists each figure's largest difference first, and reasons for missing results."""
     rows = [

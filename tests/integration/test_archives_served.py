@@ -75,6 +75,7 @@ async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
         ({**http(), "transform": {"jq": ".", "jmespath": "@"}}, "/transform", "either"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_faulty_archives_are_refused_with_the_field(
     a: Asker, archive: Any, pointer: str, word: str
 ) -> None:

@@ -92,6 +92,7 @@ async def test_a_task_too_long_for_others_is_refused_by_its_lead(world: World) -
 
 
 @pytest.mark.parametrize("question", ["propose", "hold"])
+@pytest.mark.nightly
 async def test_a_busy_participant_is_asked_when_it_says(world: World, question: str) -> None:
     """A participant that is asked for too much is busy, not away, and asked when it says."""
     a, b = await world.two()

@@ -205,6 +205,7 @@ async def test_a_release_after_a_commit_changes_nothing(booker: BookingLead) -> 
     assert await booker.site.states() == {request.runs[0].run: "scheduled"}
 
 
+@pytest.mark.nightly
 async def test_only_the_lead_of_a_task_releases_before_a_hold(booker: BookingLead) -> None:
     """A node that does not lead the task cannot release an exchange in advance."""
     stranger = await booker.world.site("c")

@@ -125,6 +125,7 @@ async def test_keys_that_nobody_confirms_prove_nothing(world: World) -> None:
         ({"signature": None}, None),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_lead_cannot_change_the_part_of_another_node(
     world: World, change: dict[str, Any], fault: str | None
 ) -> None:
@@ -179,6 +180,7 @@ def _other_time(forged: Bundle) -> None:
         (_other_time, "part of b: b signed for another starts_at"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_lead_cannot_make_up_what_a_participant_signed(
     world: World, forgery: Callable[[Bundle], None], fault: str
 ) -> None:

@@ -140,6 +140,7 @@ async def test_nodes_that_state_their_rate_make_the_amount_known(world: World) -
     assert await _starts(a) == [0]
 
 
+@pytest.mark.nightly
 async def test_tasks_decided_at_the_same_time_do_not_both_take_the_rest(world: World) -> None:
     """Bytes are counted again when runs are decided, one decision after the other."""
     a, _ = await world.two()
@@ -175,6 +176,7 @@ async def _seats(pool: Pooled, hours: int, *, runs: int = 1, k: int = 1) -> int:
 
 
 @pytest.mark.parametrize("policy", ["pscheduler", "campaign-default", "fbsng-dynamic"])
+@pytest.mark.nightly
 async def test_pool_tasks_are_within_the_quota_in_every_set(world: World, policy: str) -> None:
     """Seats are given as far as the quota goes, and the refusal has its figures."""
     pool = await pooled(world, [{}, {}], policy={"set": policy})

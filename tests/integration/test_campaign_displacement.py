@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.plans import Outcome
@@ -58,6 +60,7 @@ async def _waited(world: World) -> None:
     await world.pass_time(DELAY)
 
 
+@pytest.mark.nightly
 async def test_an_urgent_run_displaces_one_of_higher_priority(world: World) -> None:
     """After the delay the run of an urgent campaign has the time, on all participants."""
     a, b = await world.two()
@@ -130,6 +133,7 @@ async def test_a_preemptor_displaces_preemptees(world: World) -> None:
     assert (await _state(a, second))[0] == "waiting"
 
 
+@pytest.mark.nightly
 async def test_a_plan_tells_what_its_campaign_displaces(world: World) -> None:
     """It names the run that gives way, of higher priority, and posting the task does the same."""
     a, b = await world.two()

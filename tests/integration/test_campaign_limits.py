@@ -117,6 +117,7 @@ async def test_tasks_planned_at_the_same_time_do_not_both_take_the_last_place(
         ({"seats_max": 1}, [0, 0]),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_each_limit_binds(world: World, limit: dict[str, Any], runs: list[int]) -> None:
     """Nodes, outstanding time, and seats bind named runs; a background run takes no seat."""
     a, _ = await world.two()
@@ -335,6 +336,7 @@ async def test_a_pool_task_has_as_many_seats_as_a_limit_permits(
         {"limits": {"seats": {"soft": 1, "hard": 1}}},
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_seats_are_given_where_there_is_room_within_the_slip(
     world: World, limited: dict[str, Any]
 ) -> None:
@@ -374,6 +376,7 @@ async def test_the_seats_of_a_term_slip_one_by_one(world: World) -> None:
     "limited",
     [{"seats_max": 1}, {"limits": {"runs": {"hard": 1}}}, {"limits": {"seconds": {"hard": 300}}}],
 )
+@pytest.mark.mostly_nightly
 async def test_a_resumed_pool_task_waits_for_a_limit_that_runs_elsewhere_fill(
     world: World, limited: dict[str, Any]
 ) -> None:

@@ -267,6 +267,7 @@ async def test_a_weight_of_nothing_needs_a_meaning(a: Asker) -> None:
         ({"name": "ops", "colour": "red"}, "/colour"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_wrong_fields_have_pointers(a: Asker, document: Any, pointer: str) -> None:
     """Every invalid field is named by a pointer."""
     faults = await _refused(a, "POST", "/v1/campaigns", document)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import LimitUsedUp, ParleyError, TooManyRequests
@@ -85,6 +87,7 @@ async def _introduced(
     return tasks
 
 
+@pytest.mark.nightly
 async def test_twenty_keys_have_no_more_than_three(world: World) -> None:
     """Twenty nodes without a rule that book at once have three minutes of an hour."""
     host, leads = await _host(world, KEYS)
@@ -205,6 +208,7 @@ async def test_open_tasks_of_a_group_are_counted_together(world: World) -> None:
     assert len(await host.rows("SELECT FROM task")) == 7
 
 
+@pytest.mark.nightly
 async def test_edits_count_like_introductions(world: World) -> None:
     """A lead that changes its task again and again is told to wait, and what it frees is freed."""
     host, [lead] = await _host(world, 1)

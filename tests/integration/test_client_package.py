@@ -55,6 +55,7 @@ async def python(program: str, paths: list[Path], **environment: str) -> tuple[i
     return finished.exit_code, finished.stdout.decode(), finished.stderr.decode()
 
 
+@pytest.mark.nightly
 async def test_the_example_of_the_guide_works_beside_another_node(a: Asker, tmp_path: Path) -> None:
     """The wheel alone is enough for the program of the guide, whoever else is called node."""
     built, place, other = build_wheel(tmp_path / "dist"), tmp_path / "site", tmp_path / "other"

@@ -51,6 +51,7 @@ async def _set_right(site: Site, by: int) -> None:
 
 
 @ahead
+@pytest.mark.mostly_nightly
 async def test_nothing_is_given_up_on_a_first_reading(world: World, by: int) -> None:
     """A clock that nothing confirms is doubted at the start, and all runs are measured later."""
     a, b = await world.two()
@@ -68,6 +69,7 @@ async def test_nothing_is_given_up_on_a_first_reading(world: World, by: int) -> 
 
 
 @ahead
+@pytest.mark.mostly_nightly
 async def test_what_was_wrongly_given_up_comes_back(world: World, by: int) -> None:
     """A clock that claims to be synchronised is believed; its runs are booked again afterwards."""
     a, b = await world.two()
@@ -360,6 +362,7 @@ async def test_nothing_begins_in_doubt(world: World) -> None:
     assert await a.state(run) == "scheduled"
 
 
+@pytest.mark.nightly
 async def test_a_purge_deletes_nothing_that_was_a_month_too_young(world: World) -> None:
     """However far a clock is ahead, in an hour nothing becomes more than a day older."""
     a = await world.site("a")

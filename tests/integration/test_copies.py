@@ -285,6 +285,7 @@ async def test_a_copy_asks_a_slow_original_again(
 
 
 @pytest.mark.parametrize("starts", [True, False])
+@pytest.mark.nightly
 async def test_a_copy_waits_for_an_original_that_starts_after_it(
     world: World, monkeypatch: pytest.MonkeyPatch, *, starts: bool
 ) -> None:

@@ -52,6 +52,7 @@ async def _twice_the_life(world: World, a: Site, b: Site) -> None:
 @pytest.mark.parametrize(
     ("what", "whom", "phase"), list(product(CALLS, ("a", "b"), ("asked", "answered")))
 )
+@pytest.mark.mostly_nightly
 async def test_a_lead_that_dies_leaves_nothing_half_done(
     world: World, what: str, whom: str, phase: str
 ) -> None:
@@ -77,6 +78,7 @@ async def test_a_lead_that_dies_leaves_nothing_half_done(
 
 @pytest.mark.parametrize(("what", "phase"), list(product(CALLS, ("asked", "answered"))))
 @pytest.mark.parametrize("lasting", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.nightly
 async def test_a_cut_wire_leaves_nothing_half_done(
     world: World,
     what: str,
@@ -126,6 +128,7 @@ async def test_a_node_that_dies_with_the_lead_settles_with_it(world: World) -> N
 
 
 @pytest.mark.parametrize("before", [15 * times.SECOND, times.SECOND])
+@pytest.mark.nightly
 async def test_nobody_begins_alone(world: World, before: int) -> None:
     """A run is moved if a participant never confirmed it and must have dropped it by now."""
     a, b = await world.two()

@@ -103,6 +103,7 @@ async def _said(a: Asker) -> tuple[list[str], str]:
     return told, line
 
 
+@pytest.mark.nightly
 async def test_a_damaged_index_is_told_and_made_anew(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ async def test_a_damaged_index_is_told_and_made_anew(
         assert status["planning"]["due_tasks"] == 1
 
 
+@pytest.mark.nightly
 async def test_a_lead_tells_once_that_it_cannot_plan(
     server: Server, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ async def test_a_lead_tells_once_that_it_cannot_plan(
     assert woken.pauses == [5, 10, 20, 40, 60, 60]
 
 
+@pytest.mark.nightly
 async def test_a_damaged_index_of_a_constraint_refuses_a_booking(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -164,6 +167,7 @@ async def test_a_damaged_index_of_a_constraint_refuses_a_booking(
         await a.rows("UPDATE run SET lane = '[0,1)'")
 
 
+@pytest.mark.nightly
 async def test_used_up_transaction_ids_are_told(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -193,6 +197,7 @@ async def test_used_up_transaction_ids_are_told(
 
 
 @pytest.mark.needs("icu")
+@pytest.mark.nightly
 async def test_a_server_that_sorts_otherwise_is_told(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -211,6 +216,7 @@ async def test_a_server_that_sorts_otherwise_is_told(
 
 
 @pytest.mark.parametrize("damaged", ["task", pytest.param("node", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 async def test_a_damaged_table_is_told(
     server: Server, clock: ManualClock, tmp_path: Path, damaged: str
 ) -> None:
@@ -226,6 +232,7 @@ async def test_a_damaged_table_is_told(
         assert metric == "parley_database_damaged 1.0"
 
 
+@pytest.mark.nightly
 async def test_a_server_that_takes_no_change_says_so(
     server: Server, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ async def test_a_lead_that_dies_after_the_run_goes_on_with_what_follows(world: W
     assert await _states(a, then) == ["booked"]
 
 
+@pytest.mark.nightly
 async def test_a_restored_lead_does_not_run_a_following_run_twice(world: World) -> None:
     """A lead restored to before the followed run ended gives the following run the same id."""
     a, b, first, then = await _pair(world)
@@ -279,6 +280,7 @@ async def test_a_paused_task_follows_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("changed", ["pause", "edit"])
+@pytest.mark.nightly
 async def test_a_following_run_that_was_freed_is_placed_again(world: World, changed: str) -> None:
     """A run that a pause or an edit frees is placed again, if it can still start in time."""
     a, _, first, then = await _pair(world)
@@ -509,6 +511,7 @@ async def test_only_the_lead_is_told_the_condition(world: World) -> None:
     assert set(row["after"]) == {"task", "outcome", "within"}
 
 
+@pytest.mark.nightly
 async def test_a_storm_of_failures_is_measured_once_at_a_cost_of_one_query(world: World) -> None:
     """A storm of bad runs that end at once leads to one run, and one query finds it."""
     a, _, first, then = await _pair(world, schedule={"repeat": "PT1M", "max_runs": 1}, **FAILURES)

@@ -80,6 +80,7 @@ async def test_a_node_that_is_away_is_told(a: Asker, b: Served) -> None:
     assert found["b", "view"]["state"] == "skipped"
 
 
+@pytest.mark.nightly
 async def test_clocks_that_differ_are_told(a: Asker, b: Served, clock: ManualClock) -> None:
     """A difference beyond the limit is a fault, with the limit."""
     await know(a.node, b)
@@ -154,6 +155,7 @@ async def test_what_other_nodes_ask_of_a_host_counts_as_work(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+@pytest.mark.nightly
 async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
     a: Asker, b: Served, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -198,6 +200,7 @@ async def test_nodes_ask_one_after_the_other(a: Asker, b: Served) -> None:
     ]
 
 
+@pytest.mark.nightly
 async def test_a_node_that_was_checked_is_no_longer_away(a: Asker, b: Served) -> None:
     """A check that a node answers shows that it is there, whatever was known before."""
     await know(a.node, b)

@@ -75,6 +75,7 @@ async def test_a_task_does_not_finish_before_its_lost_run_is_placed_again(world:
     assert await a.state(again) == "scheduled"
 
 
+@pytest.mark.nightly
 async def test_without_room_it_waits_and_says_so(world: World) -> None:
     """A run displaced without slip waits for its only start and ends as unplaced."""
     low, _ = await _displaced(world, 0)

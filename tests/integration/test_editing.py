@@ -95,6 +95,7 @@ async def test_a_paused_task_frees_its_runs_everywhere(world: World) -> None:
     assert set(await _count(b)) == {"cancelled"}
 
 
+@pytest.mark.nightly
 async def test_a_paused_task_gets_no_runs(world: World) -> None:
     """A paused task is not planned, however much time passes."""
     (a, b), task = await _task(world)
@@ -113,6 +114,7 @@ async def test_a_run_about_to_start_goes_on(world: World) -> None:
     assert await _agreed(a, b) == 2
 
 
+@pytest.mark.nightly
 async def test_a_resumed_task_is_planned_from_now_on(world: World) -> None:
     """Slots missed during a pause are reported and not made up for, and do not use up runs."""
     (a, b), task = await _task(world, max_runs=10)
@@ -131,6 +133,7 @@ async def test_a_resumed_task_is_planned_from_now_on(world: World) -> None:
     assert (await _task_row(b, task))["revision"] == 3
 
 
+@pytest.mark.nightly
 async def test_a_slot_is_never_run_twice(world: World) -> None:
     """A pause and resumption keep the run about to start and book its slot only once."""
     (a, _), task = await _task(world)
@@ -156,6 +159,7 @@ async def test_a_repeated_request_changes_nothing(world: World, twice: str) -> N
     assert (await _task_row(a, task))["revision"] == (2 if twice == "pause" else 1)
 
 
+@pytest.mark.nightly
 async def test_an_unreachable_participant_learns_when_it_is_back(world: World) -> None:
     """A participant that was away learns of a pause, a resumption and an edit when it is back."""
     (a, b), task = await _task(world)
@@ -226,6 +230,7 @@ async def test_another_priority_keeps_the_time(world: World) -> None:
         assert {row[0] for row in await site.rows("SELECT priority FROM run")} == {7}
 
 
+@pytest.mark.nightly
 async def test_an_earlier_end_frees_the_runs_behind_it(world: World) -> None:
     """An earlier end frees only the runs behind it; a later end books them again."""
     (a, b), task = await _task(world)
@@ -267,6 +272,7 @@ async def test_a_run_under_way_keeps_what_it_was_booked_to_measure(world: World)
         assert rows[1][1] - rows[0][1] == times.MINUTE
 
 
+@pytest.mark.nightly
 async def test_what_a_participant_measured_before_it_heard_of_an_edit_is_kept(world: World) -> None:
     """The part of a run that an edit took back is of the spec with which the run was booked."""
     (a, b), task = await _task(world)
@@ -287,6 +293,7 @@ async def test_what_a_participant_measured_before_it_heard_of_an_edit_is_kept(wo
     assert [tuple(each) for each in await a.rows(query, run)] == [({"slept_ms": 6e4}, None)]
 
 
+@pytest.mark.nightly
 async def test_a_paused_task_is_edited_for_later(world: World) -> None:
     """A paused task stays paused when edited and is planned by the new terms when resumed."""
     (a, b), task = await _task(world)
@@ -339,6 +346,7 @@ async def test_a_change_that_is_refused_later_is_told(world: World) -> None:
     assert (await _task_row(b, task))["revision"] == 3
 
 
+@pytest.mark.nightly
 async def test_an_edit_waits_for_a_participant_that_is_away(world: World) -> None:
     """An edit is accepted while a participant is away; its runs wait and name the participant."""
     (a, b), task = await _task(world)
@@ -365,6 +373,7 @@ async def test_an_edit_waits_for_a_participant_that_is_away(world: World) -> Non
         ({"test": None}, "/test/type"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_wrong_field_is_named(world: World, changes: Any, pointer: str) -> None:
     """An edit is validated like a new task; an invalid one changes nothing."""
     (a, _, _), task = await _task(world, "a", "b", "c")
@@ -410,6 +419,7 @@ MOMENTS = list(product(("propose", "hold", "commit"), ("a", "b"), ("asked", "ans
 @pytest.mark.parametrize("act", OFTEN)
 @pytest.mark.parametrize(("what", "whom", "phase"), MOMENTS)
 @pytest.mark.parametrize("away", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.mostly_nightly
 async def test_a_change_in_the_middle_of_planning_holds(
     world: World,
     act: str,
@@ -446,6 +456,7 @@ async def test_a_change_in_the_middle_of_planning_holds(
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("phase", ["asked", "answered"])
+@pytest.mark.mostly_nightly
 async def test_a_change_overtakes_an_introduction(world: World, act: str, phase: str) -> None:
     """A participant that is being introduced ends up with the task as its lead has it."""
     a, b = await world.two()

@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.api.pools import _fetch_pool
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
@@ -51,6 +53,7 @@ def _sentence(count: int) -> str:
     return f"{runs} of ops will miss the latest start, {first} {FIRST}, as things are"
 
 
+@pytest.mark.nightly
 async def test_a_pool_says_how_many_runs_will_miss_their_start(world: World) -> None:
     """Hours before, in its document, in a sentence, as a metric, and after a restart."""
     pool = await _pool(world)

@@ -59,6 +59,7 @@ CLOUD = "169.254.169.254"
         ("tcp", {"dest": "::ffff:0:10.7.7.7", "port": 22}, "a private address"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_refused_at_introduction(
     world: World, test: str, spec: dict[str, Any], kind: str
 ) -> None:

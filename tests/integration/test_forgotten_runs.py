@@ -69,6 +69,7 @@ async def _come_back(world: World, lead: Site) -> None:
     await lead.tend()
 
 
+@pytest.mark.nightly
 async def test_what_others_measured_is_followed_after_a_restore(world: World) -> None:
     """A lead that takes no part hears from its participants what it forgot, before it gives up."""
     a, b, c = await world.three()
@@ -87,6 +88,7 @@ async def test_what_others_measured_is_followed_after_a_restore(world: World) ->
 
 
 @pytest.mark.parametrize("outcome", ["ended", "succeeded"])
+@pytest.mark.nightly
 async def test_a_lead_that_forgot_its_own_part_asks_for_the_others(
     world: World, outcome: str
 ) -> None:
@@ -109,6 +111,7 @@ async def test_a_lead_that_forgot_its_own_part_asks_for_the_others(
     assert (FORGOT in (why or "")) == (outcome == "succeeded")
 
 
+@pytest.mark.nightly
 async def test_a_lead_waits_for_parts_only_so_long(world: World) -> None:
     """If nobody has a part, the run is given up when all can have been asked for it."""
     a, *_ = await world.three()
@@ -125,6 +128,7 @@ async def test_a_lead_waits_for_parts_only_so_long(world: World) -> None:
     assert (state, "sent no part in time" in (reason or "")) == ("cancelled", True)
 
 
+@pytest.mark.nightly
 async def test_what_nobody_else_has_is_missed(world: World) -> None:
     """A lead that measured alone cannot hear from others, and says what it does not know."""
     [a] = [await world.site("a")]

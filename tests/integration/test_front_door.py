@@ -520,6 +520,7 @@ UNREAD = [
 
 
 @pytest.mark.parametrize(("request_", "expected"), UNREAD)
+@pytest.mark.mostly_nightly
 async def test_what_cannot_be_read_is_not_repeated(
     a: Asker, request_: bytes, expected: int, capfd: pytest.CaptureFixture[str]
 ) -> None:

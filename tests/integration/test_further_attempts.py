@@ -125,6 +125,7 @@ async def test_a_failure_of_the_tool_is_a_result(world: World) -> None:
 
 
 @pytest.mark.parametrize("under_way", [False, True])
+@pytest.mark.nightly
 async def test_a_part_that_comes_late_ends_the_attempts_after_it(
     world: World, *, under_way: bool
 ) -> None:
@@ -155,6 +156,7 @@ async def test_a_part_that_comes_late_ends_the_attempts_after_it(
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.nightly
 async def test_one_of_two_attempts_that_come_late_stands(
     world: World, order: tuple[int, int]
 ) -> None:
@@ -209,6 +211,7 @@ async def test_no_attempt_is_booked_beside_one_that_is_under_way(world: World) -
     assert [await site.state(second) for site in (a, b)] == ["scheduled", "scheduled"]
 
 
+@pytest.mark.nightly
 async def test_a_slot_counts_once_toward_the_number_of_runs(world: World) -> None:
     """A slot that is tried again takes no run from the task, and leaves none out."""
     a, b, task = await _booked(world, repeat=2 * times.HOUR, max_runs=2)

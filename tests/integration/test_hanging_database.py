@@ -168,6 +168,7 @@ async def test_a_locked_table_makes_nobody_wait_for_long(dsn: str) -> None:
     await asyncio.gather(waiting.close(), locking.close())
 
 
+@pytest.mark.nightly
 async def test_a_connection_of_which_only_the_farewell_arrived_is_replaced(
     way: StallingProxy, behind: Probed
 ) -> None:

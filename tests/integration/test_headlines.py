@@ -33,6 +33,7 @@ async def pair(
         yield await paired(a, b, clock)
 
 
+@pytest.mark.nightly
 async def test_all_views_have_the_same_headline(pair: Pair) -> None:
     """Task, runs, schedule and explanations have one headline, and the run the mesh of its task."""
     task = await pair.book(1)

@@ -108,6 +108,7 @@ def _command(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+@pytest.mark.nightly
 async def test_many_begin_at_one_instant(runner: ToolRunner) -> None:
     """Each of those that are due together begins, and its own start is recorded."""
     held = await asyncio.gather(*(hold(runner, after=4 * SOON) for _ in range(20)))

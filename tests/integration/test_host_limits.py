@@ -324,6 +324,7 @@ async def test_a_missing_or_faulty_file_stops_the_start(
                 pass
 
 
+@pytest.mark.nightly
 async def test_a_hangup_reads_the_limits_again(
     new_database: NewDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

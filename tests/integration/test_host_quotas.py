@@ -219,6 +219,7 @@ async def test_the_database_refuses_what_was_not_asked(world: World) -> None:
         )
 
 
+@pytest.mark.nightly
 async def test_a_rule_admits_so_many_runs_at_once(world: World) -> None:
     """Runs of one lead overlap as often as its rule allows."""
     host, [b] = await _host(world, 'class = ["exclusive"]\nmost.runs_at_once = 1')
@@ -266,6 +267,7 @@ async def test_changed_quotas_count_what_is_booked(world: World) -> None:
     assert await _used(host) == {}
 
 
+@pytest.mark.nightly
 async def test_a_task_takes_its_use_to_another_rule(world: World) -> None:
     """Booked runs count under the rule that admits the task now."""
     rule = 'most.runs = "4/PT1H"\n[[rule]]\nname = "more"\nwho = ["all"]\nmost.runs = "9/PT1H"'

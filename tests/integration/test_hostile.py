@@ -109,6 +109,7 @@ async def test_a_second_answer_is_found(broken: Scene) -> None:
         assert broken.record.found["two answers"] == found
 
 
+@pytest.mark.nightly
 async def test_requests_are_drawn_from_a_description() -> None:
     """Requests drawn for an operation have its route, and are the same for the same seed."""
     query = {"name": "limit", "in": "query", "schema": {"type": "integer", "maximum": 5}}

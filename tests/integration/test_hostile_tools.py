@@ -263,6 +263,7 @@ async def test_a_tool_fills_nothing_up(runner: ToolRunner) -> None:
     ],
     ids=["together", "alone", "processes", "file"],
 )
+@pytest.mark.mostly_nightly
 async def test_a_tool_beyond_a_limit_is_killed(
     runner: ToolRunner, asked: dict[str, Any], said: str
 ) -> None:
@@ -300,6 +301,7 @@ async def test_a_tool_leaves_nothing_behind(runner: ToolRunner) -> None:
     assert left() == []
 
 
+@pytest.mark.nightly
 async def test_a_fork_bomb_is_limited_and_ended(runner: ToolRunner) -> None:
     """A tool that forks without end is killed, and nothing of it is left."""
     running = await start(runner, {"bomb": True})
@@ -390,6 +392,7 @@ def _socket_activated(installed: Path) -> Iterator[ToolRunner]:
     shutil.rmtree(directory)
 
 
+@pytest.mark.nightly
 async def test_tools_of_a_unit_are_contained(socket_activated: ToolRunner, target: Target) -> None:
     """Tools of a runner that systemd starts have its account, and get at nothing of the node."""
     rights = await socket_activated.rights()
@@ -449,6 +452,7 @@ async def test_a_state_directory_among_the_programs_is_hidden(own: Target) -> No
 
 
 @pytest.mark.usefixtures("_as_a_user")
+@pytest.mark.nightly
 async def test_an_ordinary_users_tool_does_not_reach_its_database() -> None:
     """The socket of a private Postgres is open to its account, but to no tool of that account."""
     directory = Path(tempfile.mkdtemp())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from lead.store import episodes
 from node.model import times
 from node.model.errors import PeerUnreachable
@@ -76,6 +78,7 @@ async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> N
     assert await a.rows("SELECT FROM run") == []
 
 
+@pytest.mark.nightly
 async def test_terms_are_forgotten_but_who_measured_is_not(world: World) -> None:
     """Old terms are deleted with seats and tasks, except the last one of each node."""
     pool = await pooled(world, [{}, {}, {}])
@@ -98,6 +101,7 @@ async def test_terms_are_forgotten_but_who_measured_is_not(world: World) -> None
     assert [row[0] for row in await pool.lead.rows("SELECT id FROM task")] == [task]
 
 
+@pytest.mark.nightly
 async def test_terms_with_runs_are_not_forgotten(world: World) -> None:
     """A term is kept while one of its runs exists or one of its seats has not ended."""
     pool = await pooled(world, [{}, {}])
@@ -116,6 +120,7 @@ async def test_terms_with_runs_are_not_forgotten(world: World) -> None:
     assert list(await pool.seats(task)) == [12]
 
 
+@pytest.mark.nightly
 async def test_who_had_a_seat_before_is_kept_until_another_has_measured(world: World) -> None:
     """The previous holder of a seat is kept while the current one may still lose it."""
     pool = await pooled(world, [{}, {}])

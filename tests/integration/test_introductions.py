@@ -280,6 +280,7 @@ def _question() -> ProposalRequest:
     )
 
 
+@pytest.mark.nightly
 async def test_a_node_may_ask_for_so_much_work(peer: Peer, clock: ManualClock) -> None:
     """Half a processor works for the questions of one key, and what ends or decides has no rate."""
     body = orjson.dumps({"items": [_question().model_dump(mode="json")]})

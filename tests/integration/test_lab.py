@@ -43,6 +43,7 @@ async def get(url: str) -> str:
         return await response.text()
 
 
+@pytest.mark.nightly
 async def test_nodes_know_each_other() -> None:
     """Every node knows every other one, and has its own address, database and token."""
     progress: list[str] = []
@@ -58,6 +59,7 @@ async def test_nodes_know_each_other() -> None:
 
 
 @pytest.mark.needs("root", "ip", "ping")
+@pytest.mark.nightly
 async def test_namespaces_are_joined_by_the_wan() -> None:
     """Nodes can be managed without delay, and reach each other with the delay of the WAN."""
     async with Lab(3, WanSettings(delay_ms=20), command=fake_command) as lab:
@@ -115,6 +117,7 @@ async def test_a_killed_node_can_be_restarted() -> None:
     assert died == []
 
 
+@pytest.mark.nightly
 async def test_a_broken_node_shows_its_log() -> None:
     """A node that ends at its start fails the lab with the end of its log, and all is removed."""
     lab = Lab(2, command=lambda plan: fake_command(plan, "--broken"))
@@ -132,6 +135,7 @@ async def test_a_node_that_is_never_ready_is_given_up() -> None:
             pass
 
 
+@pytest.mark.nightly
 async def test_stopping_twice_is_the_same_as_once() -> None:
     """Repeated and concurrent stops have the effect of one."""
     lab = Lab(1, command=fake_command)
@@ -182,6 +186,7 @@ def apart() -> Iterator[str]:
         yield directory
 
 
+@pytest.mark.nightly
 async def test_nothing_runs_on_when_the_program_is_killed(apart: str) -> None:
     """Killing a lab with SIGKILL ends its nodes and shuts down its database."""
     lab = await program(directory=apart)  # killed, it cannot remove its files

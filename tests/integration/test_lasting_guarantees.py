@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
@@ -66,6 +68,7 @@ async def _later(pool: Pooled, duration: int) -> None:
     await pool.seat()
 
 
+@pytest.mark.nightly
 async def test_a_task_is_passed_no_more_often_than_allowed(world: World) -> None:
     """Later tasks pass a wide one as often as its campaign permits, whenever they come."""
     pool = await pooled(world, [{}, {}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
@@ -92,6 +95,7 @@ async def test_a_task_is_passed_no_more_often_than_allowed(world: World) -> None
     assert await _seated(pool, wide) == [True]
 
 
+@pytest.mark.nightly
 async def test_a_wide_task_is_not_passed_while_a_node_is_away(world: World) -> None:
     """A node that does not answer for some minutes ends no wait for a task that needs it."""
     pool = await pooled(world, [{}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
@@ -148,6 +152,7 @@ async def test_what_only_waits_keeps_nobody_waiting(world: World) -> None:
     assert await _seated(pool, *narrow) == [True, True, True]
 
 
+@pytest.mark.nightly
 async def test_a_light_queue_waits_while_a_heavy_one_is_stuck(world: World) -> None:
     """The gap holds in later episodes, in which the heavy task itself is not due."""
     pool = await pooled(world, [{}, {}, {}], policy={"set": "fbsng-dynamic"})
@@ -181,6 +186,7 @@ async def _by_itself(pool: Pooled, site: Site, name: str) -> UUID:
     return task
 
 
+@pytest.mark.nightly
 async def test_a_slot_is_kept_over_episodes(world: World) -> None:
     """Nothing takes the slot of a blocked task, whenever it comes; what ends before it may run."""
     pool = await pooled(world, [{}, {}], policy={"set": "maui-reservations"})

@@ -162,6 +162,7 @@ async def _task_state(site: Site, task: UUID) -> str:
 
 
 @pytest.mark.parametrize("when", STOPS)
+@pytest.mark.mostly_nightly
 async def test_a_lead_that_stood_still_ends_the_run_everywhere(
     world: World,
     booked: Booked,
@@ -185,6 +186,7 @@ async def test_a_lead_that_stood_still_ends_the_run_everywhere(
 
 
 @pytest.mark.parametrize("when", STOPS)
+@pytest.mark.mostly_nightly
 async def test_a_participant_that_stood_still_fails_the_run(
     world: World,
     booked: Booked,

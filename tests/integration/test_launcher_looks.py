@@ -353,6 +353,7 @@ async def test_a_lead_without_a_part_opens_its_run_at_the_start(
 
 @pytest.mark.parametrize("ahead", [5 * times.SECOND, times.SECOND])
 @pytest.mark.parametrize("noticed", ["by its notification", "by its state"])
+@pytest.mark.mostly_nightly
 async def test_a_lead_without_a_part_does_not_open_a_cancelled_run(
     world: World, heard: list[tuple[object, ...]], ahead: int, noticed: str
 ) -> None:

@@ -371,6 +371,7 @@ async def test_a_program_that_waits_itself_is_recorded_and_observed_while_it_run
     ],
 )
 @pytest.mark.parametrize("overtime", [0, 5 * times.SECOND])
+@pytest.mark.mostly_nightly
 async def test_a_program_is_ended_at_the_booked_end(
     world: World, stage: Stage, command: Command, output: Output, overtime: int
 ) -> None:
@@ -507,6 +508,7 @@ async def test_a_tool_that_cannot_read_fails_the_part(world: World, stage: Stage
     assert (await due.row())["state"] == "failed"
 
 
+@pytest.mark.nightly
 async def test_a_tool_that_stumbles_over_output_fails_the_part(world: World, stage: Stage) -> None:
     """The part names the error, which is one of the plugin and none of what was measured."""
     due = await _due(world, SAID)

@@ -70,6 +70,7 @@ def test_what_is_missing_is_counted_in_the_last_line(
     assert last == "2 passed, 3 not run: mtr missing (2), prometheus missing (1)"
 
 
+@pytest.mark.nightly
 def test_without_anything_missing_the_last_line_is_pytests(tmp_path: Path) -> None:
     """Without skipped tests the last line is pytest's own."""
     finished = run(tmp_path, tests="def test_one(): pass")

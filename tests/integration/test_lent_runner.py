@@ -140,6 +140,7 @@ def became(lent: OwnRunner, *messages: dict[str, Any]) -> list[dict[str, Any]]:
     ],
     ids=json.dumps,
 )
+@pytest.mark.mostly_nightly
 def test_no_message_chooses_the_account_or_what_it_has(
     lent: OwnRunner, chosen: dict[str, Any]
 ) -> None:

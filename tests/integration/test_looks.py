@@ -56,6 +56,7 @@ async def share_task(a: Asker, name: str) -> None:
     assert status == 201, task
 
 
+@pytest.mark.nightly
 async def test_a_large_fleet_is_looked_at_in_rounds(a: Asker, clock: ManualClock) -> None:
     """Each round has room for some; after as many rounds as it takes all have been looked at."""
     for number in range(1, 4):
@@ -64,6 +65,7 @@ async def test_a_large_fleet_is_looked_at_in_rounds(a: Asker, clock: ManualClock
         clock.advance(ROUND)
 
 
+@pytest.mark.nightly
 async def test_partners_are_looked_at_in_each_round(a: Asker, clock: ManualClock) -> None:
     """A node with which an open task is shared is looked at again in the next round."""
     for _ in range(3):

@@ -42,6 +42,7 @@ async def _started(world: World) -> tuple[Site, Site, UUID, DueRun]:
         (LaunchOutcome({"slept_ms": 1 << 70}, None, HOUR), "its result could not be kept"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_part_that_cannot_be_kept_fails_the_run(
     world: World, outcome: LaunchOutcome, reason: str
 ) -> None:

@@ -129,6 +129,7 @@ async def crowd(
         yield Crowd(host, keys[:-1], keys[-1])
 
 
+@pytest.mark.nightly
 async def test_two_keys_leave_an_honest_node_its_part(crowd: Crowd) -> None:
     """Two keys, as often as they ask, leave a third of all kinds to another node."""
     asked = 0
@@ -147,6 +148,7 @@ async def test_two_keys_leave_an_honest_node_its_part(crowd: Crowd) -> None:
     assert (crowd.honest.held, crowd.honest.reasons) == (1 + 4, ())
 
 
+@pytest.mark.nightly
 async def test_twenty_keys_take_what_all_have_together_and_no_more(crowd: Crowd) -> None:
     """Twenty keys of one hand use up what all have together; a node with a rule keeps its own."""
     for number, greedy in enumerate(crowd.greedy):

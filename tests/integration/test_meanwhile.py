@@ -89,6 +89,7 @@ async def test_a_waiting_slot_cancelled_while_it_is_booked_stays_so(world: World
     assert "scheduled" not in {await site.state(run) for site in (b, c)}
 
 
+@pytest.mark.nightly
 async def test_a_run_cancelled_before_a_late_commit_is_not_booked_again(world: World) -> None:
     """A run cancelled before a late commit is not booked at the participant."""
     a, b, _ = await world.three()
@@ -108,6 +109,7 @@ async def test_a_run_cancelled_before_a_late_commit_is_not_booked_again(world: W
     assert (await a.state(run), await b.state(run)) == ("cancelled", None)
 
 
+@pytest.mark.nightly
 async def test_a_slot_whose_release_was_held_up_is_planned_again(world: World) -> None:
     """The slot of a lead that dies between its decision and its own release is planned again."""
     a, b, _ = await world.three()
@@ -170,6 +172,7 @@ async def test_a_slot_that_comes_to_wait_during_a_cancel_ends_with_its_task(
     assert await a.state(run) == "cancelled"
 
 
+@pytest.mark.nightly
 async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

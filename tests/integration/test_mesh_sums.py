@@ -234,6 +234,7 @@ def _worst(by_key: Outcomes) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.nightly
 async def test_sums_are_those_of_the_slots(database: PostgresDatabase, seed: int) -> None:
     """After anything, summed up or not, all counts are those of the slots one by one."""
     rng = Random(seed)

@@ -312,6 +312,7 @@ async def test_a_page_of_pairs_does_not_count_the_mesh(
         assert (await a.ask("GET", f"/v1/meshes/{name}/pairs"))[0] == 404
 
 
+@pytest.mark.nightly
 async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
     """A page of a large mesh reads only its own rows, through the indexes."""
     await a.rows(_MANY, 600, START)
@@ -376,6 +377,7 @@ async def test_of_no_time_nothing_is_counted(a: Asker, monkeypatch: pytest.Monke
         ("/v1/meshes/lab/pairs?limit=501", 422),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_what_cannot_be_answered(a: Asker, path: str, status: int) -> None:
     """Invalid requests are refused with a problem document."""
     answer_status, problem = await a.ask("GET", path)

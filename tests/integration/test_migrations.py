@@ -104,6 +104,7 @@ def _with_step(monkeypatch: pytest.MonkeyPatch, oldest: int, statements: str) ->
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.nightly
 async def test_a_release_is_migrated(new_database: NewDatabase, release: Path) -> None:
     """The schema becomes that of schema.sql, and every row is kept."""
     dsn = await _restored(new_database, release)
@@ -121,6 +122,7 @@ async def test_a_release_is_migrated(new_database: NewDatabase, release: Path) -
     await database.close()
 
 
+@pytest.mark.nightly
 async def test_services_that_start_at_once_migrate_once(new_database: NewDatabase) -> None:
     """Node and lead may start together: one does the steps, and the other one waits."""
     dsn = await _restored(new_database)
@@ -148,6 +150,7 @@ async def test_no_function_keeps_a_step_from_altering_its_table(database: Postgr
         assert await connection.fetch(PARSED) == []
 
 
+@pytest.mark.nightly
 async def test_earlier_programs_must_be_stopped(new_database: NewDatabase) -> None:
     """A step after which earlier programs would fail is not done while one of them runs."""
     dsn = await _restored(new_database)
@@ -187,6 +190,7 @@ async def test_programs_that_a_step_does_not_spare_are_refused(
         await PostgresDatabase(own_dsn).open()
 
 
+@pytest.mark.nightly
 async def test_a_step_that_fails_changes_nothing(
     own_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +202,7 @@ async def test_a_step_that_fails_changes_nothing(
     assert await _catalogue(own_dsn) == before
 
 
+@pytest.mark.nightly
 async def test_a_step_does_not_wait_long_for_a_table(
     own_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +249,7 @@ def test_a_file_without_head_is_not_a_step() -> None:
         schema.migration_of("0009_x.sql", "SELECT 1;")
 
 
+@pytest.mark.nightly
 async def test_ordinary_roles_are_enough(empty_dsn: str) -> None:
     """A role that is no superuser sets up its database, and purges its audit."""
     parts = urlsplit(empty_dsn)
@@ -266,6 +272,7 @@ async def test_ordinary_roles_are_enough(empty_dsn: str) -> None:
         await owner.close()
 
 
+@pytest.mark.nightly
 async def test_the_program_before_finds_all_that_it_asks_for(own_dsn: str) -> None:
     """Every query of the programs that are let into this schema prepares in it."""
     connection = await asyncpg.connect(own_dsn)

@@ -191,6 +191,7 @@ async def test_every_process_of_a_node_ends_once_one_has_heard_of_it(pair: Pair)
         ("http://inner.example:6379", "its name cannot be resolved"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_directory_leads_to_nothing_inside(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, url: str, kind: str
 ) -> None:

@@ -149,6 +149,7 @@ async def measured(node: Asker, **changes: Any) -> list[dict[str, Any]]:
     return [json.loads(each.lstrip("\x1e")) for each in records]
 
 
+@pytest.mark.nightly
 async def test_both_ways_are_measured(node: Asker) -> None:
     """Our own client counts all packets of both ways, at its pace, with both clocks."""
     for at, record in enumerate(await measured(node)):
@@ -159,6 +160,7 @@ async def test_both_ways_are_measured(node: Asker) -> None:
         assert record["server"]["synchronised"] == record["clock"]["synchronised"]
 
 
+@pytest.mark.nightly
 async def test_loss_is_told_by_direction(node: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way counts its own packets that vanish."""
     read, send = PacketSocket.read, PacketSocket.send

@@ -94,6 +94,7 @@ async def test_the_owner_takes_time_back(owners: Owners) -> None:
     assert reason == "displaced by a run that the owner of the host puts first"
 
 
+@pytest.mark.nightly
 async def test_an_owner_may_let_others_rank_with_the_own(owners: Owners) -> None:
     """By a rule of this rank the priorities alone decide."""
     await limit(owners.b.node, RANKED_ALIKE)

@@ -69,6 +69,7 @@ async def test_what_a_cron_schedule_measured_grows_stale(world: World) -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.mostly_nightly
 async def test_the_last_part_merges_whatever_the_order(
     world: World, order: tuple[int, ...]
 ) -> None:

@@ -234,6 +234,7 @@ def at(instant: int, **schedule: Any) -> dict[str, Any]:
     return {"start": times.format_instant(instant), **schedule}
 
 
+@pytest.mark.nightly
 async def test_no_more_runs_are_promised_than_a_quota_leaves(trio: Trio) -> None:
     """A plan counts its own runs, and those that are booked, toward the quota of another host."""
     await limit(trio.b, RULE + 'most.runs = "4/PT1H"')
@@ -294,6 +295,7 @@ async def test_a_run_moves_into_the_next_period_if_it_may_slip(trio: Trio) -> No
         "tasks = 2",
     ],
 )
+@pytest.mark.nightly
 async def test_random_tasks_are_booked_as_planned(trio: Trio, most: str) -> None:
     """The next task is booked as its plan says, whatever was booked before."""
     await limit(trio.b, f"{RULE}most = {{ {most} }}")
@@ -328,6 +330,7 @@ async def test_a_node_of_an_earlier_version_does_not_tell_its_quotas(trio: Trio)
     assert [reason is None for _, _, reason in runs] == [True, False, False]
 
 
+@pytest.mark.nightly
 async def test_the_plan_of_an_edit_gives_its_runs_back_to_the_quota(trio: Trio) -> None:
     """An edit of a task is booked as planned: what it had counts toward no quota meanwhile."""
     await limit(trio.b, RULE + 'most = { runs = "4/PT1H", tasks = 1 }')
@@ -346,6 +349,7 @@ async def test_the_plan_of_an_edit_gives_its_runs_back_to_the_quota(trio: Trio) 
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 10))]
 )
+@pytest.mark.nightly
 async def test_random_priorities_displace_as_planned(trio: Trio, seed: int) -> None:
     """Runs displace those that the plan says, on nodes that rank the tasks of others lower, too."""
     rng = random.Random(seed)
@@ -379,6 +383,7 @@ async def test_random_priorities_displace_as_planned(trio: Trio, seed: int) -> N
     assert displaced
 
 
+@pytest.mark.nightly
 async def test_a_series_loses_no_more_than_its_budget(trio: Trio) -> None:
     """A series gives way once in twenty runs: plans and bookings of higher priorities know it."""
     await limit(trio.c, RANKED_ALIKE)
@@ -410,6 +415,7 @@ async def test_a_series_loses_no_more_than_its_budget(trio: Trio) -> None:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 5))]
 )
+@pytest.mark.nightly
 async def test_a_list_of_several_priorities_is_booked_as_planned(trio: Trio, seed: int) -> None:
     """Runs of a list give way to later ones, and they and what waits for them are planned again."""
     rng = random.Random(seed)
@@ -444,6 +450,7 @@ async def test_a_list_of_several_priorities_is_booked_as_planned(trio: Trio, see
         pytest.param({"campaign": "other"}, marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 async def test_an_edit_keeps_the_runs_that_its_plan_says(trio: Trio, patch: dict[str, Any]) -> None:
     """Runs that an edit leaves booked stay where they are, though earlier time is free by now."""
     await trio.a.ask("POST", "/v1/campaigns", {"name": "other"})
@@ -479,6 +486,7 @@ async def test_a_node_that_is_away_is_told_as_such(trio: Trio, tmp_path: Path) -
     assert (planned.code, created.code) == (5, 5), created.err
 
 
+@pytest.mark.nightly
 async def test_runs_of_a_suspended_campaign_wait_as_planned(trio: Trio) -> None:
     """The plan lists the runs that would wait until the campaign goes on, with the reason."""
     await trio.a.ask("POST", "/v1/campaigns", {"name": "resting", "level": 0})
@@ -488,6 +496,7 @@ async def test_runs_of_a_suspended_campaign_wait_as_planned(trio: Trio) -> None:
 
 
 @pytest.mark.parametrize("most", ['runs = "5/PT1H"', "tasks = 2", 'time = "PT6M/PT1H"'])
+@pytest.mark.nightly
 async def test_tasks_of_users_are_booked_as_planned(trio: Trio, most: str) -> None:
     """The limits that the lead's host sets its users are in the plan, as in the refusal."""
     text = '[who.students]\ntokens = ["alice"]\n[[rule]]\nname = "course"\nwho = ["students"]\n'
@@ -535,6 +544,7 @@ who = ["students"]
         ),
     ],
 )
+@pytest.mark.nightly
 async def test_tasks_of_a_list_are_booked_as_planned(trio: Trio, text: str) -> None:
     """The tasks of a list leave each other less of the limits of another host."""
     await limit(trio.b, text)
@@ -542,12 +552,14 @@ async def test_tasks_of_a_list_are_booked_as_planned(trio: Trio, text: str) -> N
     assert len(set(outcomes)) > 1
 
 
+@pytest.mark.nightly
 async def test_tasks_of_a_list_that_begin_together_are_planned_in_its_order(trio: Trio) -> None:
     """Tasks with the same first start get their time in the order of the list, as planned."""
     documents = [idle("a", "b", duration="PT4M", **at(HOUR, slip="PT1H")) for _ in range(6)]
     assert await trio.compare_together(documents) == ["found"] * 6
 
 
+@pytest.mark.nightly
 async def test_a_booked_run_gives_way_to_one_task_of_a_list(trio: Trio) -> None:
     """A run is told once, with the task of the list that displaced it, though that gives way."""
     low = {**idle("a", "b", duration="PT8M", **at(HOUR + 4 * times.MINUTE)), "priority": -2}
@@ -602,6 +614,7 @@ async def test_a_user_without_time_is_told_so_before_participants_are(trio: Trio
         assert await trio.compare_together(documents, alice) == ["found", "no-time"]
 
 
+@pytest.mark.nightly
 async def test_the_rates_of_a_list_add_up(trio: Trio) -> None:
     """Tasks of a list get no more of a target together than its cap allows at one time."""
     cap = '[[cap]]\nname = "targets"\nprefix = { v4 = 24, v6 = 48 }\nbps = 1000\nruns = "8/PT1H"'
@@ -617,6 +630,7 @@ async def test_the_rates_of_a_list_add_up(trio: Trio) -> None:
     assert len(set(await trio.compare_together(documents))) > 1
 
 
+@pytest.mark.nightly
 async def test_new_tasks_that_come_too_fast_are_planned_so(trio: Trio) -> None:
     """A plan counts the tasks that a host takes of its lead in a second, in a list and alone."""
     trio.b.acceptance._new_tasks = RateLimit(times.SECOND, 3)
@@ -626,6 +640,7 @@ async def test_new_tasks_that_come_too_fast_are_planned_so(trio: Trio) -> None:
 
 
 @pytest.mark.parametrize("kind", ["exclusive", pytest.param("normal", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 async def test_a_plan_keeps_to_the_share_of_its_lead(trio: Trio, kind: str) -> None:
     """A lead with a third of the time that another one wants plans its part, and books it."""
     await share(trio.b, {"a": 1, "c": 2})
@@ -640,6 +655,7 @@ async def test_a_plan_keeps_to_the_share_of_its_lead(trio: Trio, kind: str) -> N
     assert any("above its share of 33.3 %" in each for each in reasons)
 
 
+@pytest.mark.nightly
 async def test_an_urgent_task_displaces_once_it_has_waited(trio: Trio) -> None:
     """A plan says from when on others give way, and promises no start before."""
     outage = {"name": "outage", "level": "urgent"}
@@ -660,6 +676,7 @@ async def test_an_urgent_task_displaces_once_it_has_waited(trio: Trio) -> None:
     await trio.require_booked(plan, posted)
 
 
+@pytest.mark.nightly
 async def test_an_urgent_task_tells_that_it_waits_though_nobody_could_give_way(trio: Trio) -> None:
     """The plan has the reason of the first attempt if displacing others would not help."""
     await limit(trio.b, RULE + 'most.runs = "1/PT1H"')
@@ -723,6 +740,7 @@ schedule = "often"
         pytest.param('runs = "7/PT3H"', "exclusive", marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 async def test_a_quota_is_counted_once_over_all_pairs_of_a_mesh(
     trio: Trio, tmp_path: Path, most: str, kind: str
 ) -> None:

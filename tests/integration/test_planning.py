@@ -238,6 +238,7 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
     assert len(line["trace_id"]) == 32
 
 
+@pytest.mark.nightly
 async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:
     """A waiting slot is placed when time becomes free, until its window is over."""
     a, b = await world.two()
@@ -431,6 +432,7 @@ async def test_a_late_commit_books_the_same_run_again(world: World) -> None:
     assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")
 
 
+@pytest.mark.nightly
 async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World) -> None:
     """A late commit without free time displaces the run everywhere, and its slot waits again."""
     a, b = await world.two()
@@ -442,6 +444,7 @@ async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World)
     assert await a.state(run_id(TaskId(task.task), HOUR, 2)) == "waiting"
 
 
+@pytest.mark.nightly
 async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: World) -> None:
     """A late commit under an old epoch displaces the run; the lead does not keep it alone."""
     a, b = await world.two()
@@ -454,6 +457,7 @@ async def test_a_late_commit_of_an_old_epoch_frees_the_run_everywhere(world: Wor
     assert await b.state(run) is None
 
 
+@pytest.mark.nightly
 async def test_a_late_commit_to_a_node_unknown_meanwhile_frees_the_run(world: World) -> None:
     """A late commit to a node that is not known any more displaces the run of the others."""
     a, b = await world.two()

@@ -67,6 +67,7 @@ def runs(forecast: PolicyForecast) -> Counter[str]:
 
 
 @pytest.mark.parametrize("chosen", ["in-order", "shares"])
+@pytest.mark.nightly
 async def test_what_a_plan_says_is_what_is_booked(world: World, chosen: str) -> None:
     """Before and after a change each campaign gets what the plan of that change had said."""
     pool, tasks = await crowd(world, {"set": "pscheduler"})
@@ -84,6 +85,7 @@ async def test_what_a_plan_says_is_what_is_booked(world: World, chosen: str) -> 
     assert await booked(pool, tasks) == runs(said.after)
 
 
+@pytest.mark.nightly
 async def test_booked_runs_are_given_back_as_shares_say(world: World) -> None:
     """A plan tells of runs that are booked and would change hands; it changes none itself."""
     pool, tasks = await crowd(world, {"set": "in-order"}, seat=True)

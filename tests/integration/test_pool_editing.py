@@ -50,6 +50,7 @@ async def _parts(pool: Pooled, task: UUID) -> dict[UUID, tuple[str, int, int]]:
         (None, _cancel, ("cancelled", 0, 1)),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_seat_that_ends_meanwhile_is_no_fault(
     world: World, prepare: Change | None, change: Change, becomes: tuple[str, int, int]
 ) -> None:
@@ -80,6 +81,7 @@ async def _waits_for(pool: Pooled, process: int) -> bool:
 
 
 @pytest.mark.parametrize("change", [_pause, _resume, _edit, _cancel])
+@pytest.mark.nightly
 async def test_the_database_is_asked_as_often_for_many_seats(
     world: World, monkeypatch: pytest.MonkeyPatch, change: Change
 ) -> None:

@@ -79,6 +79,7 @@ async def test_runs_go_behind_it_where_the_slip_allows(world: World) -> None:
 
 
 @pytest.mark.parametrize("by", ["campaigns", "tests", "classes", "priority", "tasks"])
+@pytest.mark.mostly_nightly
 async def test_who_is_admitted_has_all_of_it(world: World, by: str) -> None:
     """A pool task that meets a criterion of the reservation, or is named by its id, is admitted."""
     pool = await _pool(world)
@@ -141,6 +142,7 @@ async def test_a_term_begins_behind_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["remove", "later", "access"])
+@pytest.mark.mostly_nightly
 async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
     """Waiting runs are planned as soon as the reservation frees their time."""
     pool = await _pool(world)
@@ -211,6 +213,7 @@ _BLOCKED = (
 
 
 @pytest.mark.parametrize("seated", [True, False], ids=["claimed", "seated"])
+@pytest.mark.nightly
 async def test_what_is_begun_while_it_is_being_made_comes_after_it(
     world: World, monkeypatch: pytest.MonkeyPatch, *, seated: bool
 ) -> None:

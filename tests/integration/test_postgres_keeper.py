@@ -56,6 +56,7 @@ async def kept() -> AsyncIterator[Watched]:
     shutil.rmtree(place)
 
 
+@pytest.mark.nightly
 async def test_the_keeper_starts_again_what_it_can_and_gives_up_with_a_reason(
     kept: Watched,
 ) -> None:
@@ -80,6 +81,7 @@ async def test_the_keeper_starts_again_what_it_can_and_gives_up_with_a_reason(
     assert kept.starts == starts + len(PAUSES_S)
 
 
+@pytest.mark.nightly
 async def test_a_start_ends_when_it_is_cancelled_at_any_step(
     kept: Watched, clock: ManualClock
 ) -> None:

@@ -42,6 +42,7 @@ async def _campaigns(site: Site) -> None:
 
 @pytest.mark.parametrize("nodes", [("a",), ("b",), ("a", "b")])
 @pytest.mark.parametrize("order", [("low", "high"), ("high", "low")])
+@pytest.mark.mostly_nightly
 async def test_the_higher_level_has_the_time(
     world: World, nodes: tuple[str, ...], order: tuple[str, str]
 ) -> None:

@@ -152,6 +152,7 @@ async def test_a_log_takes_both_streams(start: Start, tmp_path: Path) -> None:
     assert log.read_text() == "a\nb\n" * 2
 
 
+@pytest.mark.nightly
 async def test_a_flood_does_not_grow_memory(start: Start) -> None:
     """Endless output on both streams is cut after the first bytes, and the cut is reported."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

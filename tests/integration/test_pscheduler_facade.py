@@ -363,6 +363,7 @@ async def test_a_client_finds_no_inner_host_by_its_path(
     assert sent == ["127.0.0.1", "198.51.100.8", "198.51.100.7"]
 
 
+@pytest.mark.nightly
 async def test_a_client_is_bounded_without_a_file(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -424,6 +425,7 @@ async def _told(command: CommandLine, url: str) -> list[Any]:
     return [*headers, str([listed, alone, words])]
 
 
+@pytest.mark.nightly
 async def test_headers_are_told_to_who_posted_them_only(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:

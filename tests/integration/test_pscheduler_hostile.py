@@ -321,6 +321,7 @@ async def target(node: Served) -> AsyncIterator[Target]:
         yield target
 
 
+@pytest.mark.nightly
 async def test_whatever_is_sent_is_answered_in_words(target: Target) -> None:
     """Refusals are lines of text with a status of the caller's fault, whatever is asked for."""
     assert SPECS.keys() == LANGUAGES.keys()
@@ -334,6 +335,7 @@ async def test_whatever_is_sent_is_answered_in_words(target: Target) -> None:
     await asyncio.to_thread(attacked)
 
 
+@pytest.mark.nightly
 async def test_each_path_takes_any_word(target: Target) -> None:
     """Each path of each method is answered for any word in it, and alike with slashes doubled."""
     for route in ROUTES:

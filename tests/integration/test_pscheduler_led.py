@@ -273,6 +273,7 @@ async def test_a_task_and_its_document_are_one(node: Asker, lead: Lead) -> None:
         ({"schedule": {"start": "soon"}}, 400, "start"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_tasks_that_are_refused(
     node: Asker, lead: Lead, change: dict[str, Any], status: int, words: str
 ) -> None:

@@ -44,6 +44,7 @@ def _package(file: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{_package(file)}:{file.stem}")
 @ON_ONE_LOOP
+@pytest.mark.mostly_nightly
 async def test_every_query_prepares(connection: PostgresConnection, file: Path) -> None:
     """Postgres accepts each named query with its tables, columns and types."""
     queries = Queries(_package(file), file.stem).items()
@@ -133,6 +134,7 @@ def _declared() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("function", "declared"), list(_declared()))
 @ON_ONE_LOOP
+@pytest.mark.mostly_nightly
 async def test_a_declared_function_has_the_types_of_its_query(
     connection: PostgresConnection, function: Any, declared: Any
 ) -> None:

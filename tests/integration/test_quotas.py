@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.shortfall import Shortfall
 from node.model.wire.campaigns import CampaignDocument
@@ -73,6 +75,7 @@ async def _verdict(pool: Pooled, task: UUID) -> tuple[str, str, dict[str, Any], 
     return refusal["axis"], refusal["rule"], refusal["figures"], refusal["sentence"]
 
 
+@pytest.mark.nightly
 async def test_a_quota_refuses_what_would_exceed_it(world: World) -> None:
     """A campaign that uses 600 of 1,000 Mb/s cannot use another 600 at that time, only later."""
     quota = {"lab": {"quotas": {"mbps": 1000}}, "free": {}}

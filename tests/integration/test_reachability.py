@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from lead.exchange.workers import POLL_S
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -51,6 +53,7 @@ async def _states(site: Site, tasks: list[Introduction]) -> list[str | None]:
     return [await site.state(run_id(TaskId(t.task), t.schedule.start or 0, 1)) for t in tasks]
 
 
+@pytest.mark.nightly
 async def test_a_dead_node_with_many_tasks_costs_one_question_now_and_then(world: World) -> None:
     """A silent node is asked by one task after growing pauses; the others wait with the reason."""
     a, b, c = await world.three()
@@ -135,6 +138,7 @@ async def test_a_node_that_takes_a_new_task_is_no_longer_away(world: World) -> N
     assert a.node.directory.by_identity(b.identity).unreachable_since is None
 
 
+@pytest.mark.nightly
 async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World) -> None:
     """A slot is given up at the end of its window while the node is silent."""
     a, b = await world.two()
@@ -149,6 +153,7 @@ async def test_a_slot_is_given_up_in_time_while_the_node_is_silent(world: World)
     assert await a.workers.run_once() == POLL_S
 
 
+@pytest.mark.nightly
 async def test_a_slow_node_holds_up_only_its_share_of_the_workers(world: World) -> None:
     """The tasks of the other nodes are planned while one of five nodes is slow to answer."""
     a = await world.site("a", workers=8)

@@ -235,6 +235,7 @@ async def test_a_run_that_is_set_aside_is_not_missing(world: World) -> None:
     assert await _compare(a, b) == 0
 
 
+@pytest.mark.nightly
 async def test_every_task_is_compared(world: World) -> None:
     """Tasks that do not fit in one message are compared in several."""
     a, b = await world.two()

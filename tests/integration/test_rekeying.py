@@ -100,6 +100,7 @@ def _with_key(node: Served, key: NodeKey) -> None:
     node.peers.signer = Signer(key, node.clock.now)
 
 
+@pytest.mark.nightly
 async def test_the_other_node_follows_at_once(pair: Pair) -> None:
     """A node that is rekeyed keeps its identity, and who knows it has the new key at once."""
     a, b = pair
@@ -113,6 +114,7 @@ async def test_the_other_node_follows_at_once(pair: Pair) -> None:
     await _ask(b, a)
 
 
+@pytest.mark.nightly
 async def test_a_node_that_was_away_follows_when_it_asks(pair: Pair) -> None:
     """A node that knows only the key of two replacements ago follows by the answer that it gets."""
     a, b = pair
@@ -127,6 +129,7 @@ async def test_a_node_that_was_away_follows_when_it_asks(pair: Pair) -> None:
     assert _known(b, a) == _keys(a)
 
 
+@pytest.mark.nightly
 async def test_a_node_that_was_away_follows_when_it_is_asked(pair: Pair) -> None:
     """A node that knows only the key of two replacements ago follows by the request that comes."""
     a, b = pair
@@ -140,6 +143,7 @@ async def test_a_node_that_was_away_follows_when_it_is_asked(pair: Pair) -> None
     assert _known(b, a) == _keys(a)
 
 
+@pytest.mark.nightly
 async def test_a_new_node_is_added_by_identity_or_by_its_key(
     pair: Pair, new_database: NewDatabase, tmp_path: Path
 ) -> None:
@@ -367,6 +371,7 @@ async def _usable(a: Served, b: Served, run: UUID, identity: str) -> None:
     assert (await a.peer(b.core.identity).booked_run(run)).lead == identity == a.core.identity
 
 
+@pytest.mark.nightly
 async def test_a_kill_at_any_step_of_the_file_leaves_one_key(timed: Pair) -> None:
     """A node that is killed while its key is replaced has the old or the new one, and its runs."""
     a, b = timed
@@ -386,6 +391,7 @@ async def test_a_kill_at_any_step_of_the_file_leaves_one_key(timed: Pair) -> Non
 
 
 @pytest.mark.parametrize("place", ["keep_own", "notify", "refresh", "_tell"])
+@pytest.mark.mostly_nightly
 async def test_a_kill_at_any_step_after_the_file_leaves_the_new_key(
     timed: Pair, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -113,6 +113,7 @@ async def test_a_task_shows_who_requested_it(users: Users) -> None:
     assert [run["id"] for run in listed["items"]] == [users.of_bob[1]]
 
 
+@pytest.mark.nightly
 async def test_a_user_sees_nothing_of_the_tasks_of_others(users: Users) -> None:
     """No answer to bob, whatever he asks for, has the id of alice's task or run."""
     names = {"id": users.task["id"], "name": "wide"}

@@ -65,6 +65,7 @@ async def test_no_class_is_offered_reserved_time(
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("displacing", [False, True])
+@pytest.mark.mostly_nightly
 async def test_a_hold_is_refused_in_reserved_time(
     booker: BookingLead, kind: SchedulingClass, *, displacing: bool
 ) -> None:
@@ -158,6 +159,7 @@ async def test_who_meets_one_criterion_books_there(
         {"tasks": [str(uuid4())]},
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_who_meets_none_does_not(booker: BookingLead, access: dict[str, Any]) -> None:
     """A task that meets no criterion is neither offered the time nor can hold it."""
     await reserve(booker.site, access=access)

@@ -137,6 +137,7 @@ async def test_a_key_makes_one(node: Served) -> None:
         ({"displace": "yes"}, "/displace"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_wrong_fields_are_pointed_at(
     node: Served, fields: dict[str, Any], pointer: str
 ) -> None:

@@ -72,6 +72,7 @@ async def _taken(keeper: Site) -> list[tuple[UUID, int]]:
     ("what", "phase"), list(product(("propose", "hold", "commit"), ("asked", "answered")))
 )
 @pytest.mark.parametrize("lasting", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.nightly
 async def test_a_lead_or_a_wire_that_dies_leaves_nothing_half_done(
     world: World, what: str, phase: str, *, lasting: bool
 ) -> None:
@@ -101,6 +102,7 @@ async def test_a_lead_or_a_wire_that_dies_leaves_nothing_half_done(
     assert await invariants.always(k) == []
 
 
+@pytest.mark.nightly
 async def test_nothing_is_booked_while_the_keeper_is_away(world: World) -> None:
     """Without its keeper a task waits, and says for whom; the keeper's other tasks go on."""
     a, b, k = await world.site("a"), await world.site("b"), await world.site("k")
@@ -117,6 +119,7 @@ async def test_nothing_is_booked_while_the_keeper_is_away(world: World) -> None:
     assert len(await _taken(k)) == RUNS
 
 
+@pytest.mark.nightly
 async def test_a_keeper_that_stops_and_starts_remembers(world: World) -> None:
     """A hold that the keeper had when it was stopped is committed after it has started again."""
     a, b, k = await world.site("a"), await world.site("b"), await world.site("k")

@@ -153,6 +153,7 @@ async def starts(lead: Asker, task: str) -> list[int]:
     return [(row[0] - HOUR) // times.MINUTE for row in await lead.rows(query, UUID(task))]
 
 
+@pytest.mark.nightly
 async def test_two_leads_never_take_one_link_at_once(fleet: Fleet) -> None:
     """Runs on different nodes, by different leads, follow each other on a link of number one."""
     posted = [
@@ -174,6 +175,7 @@ async def test_two_leads_never_take_one_link_at_once(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.nightly
 async def test_so_many_runs_at_once_as_there_are(fleet: Fleet, number: int) -> None:
     """A resource has a number, and so many runs take it at one time."""
     await fleet.keep(number)
@@ -183,6 +185,7 @@ async def test_so_many_runs_at_once_as_there_are(fleet: Fleet, number: int) -> N
     assert (len(taken), overlaps(taken)) == (4, number)
 
 
+@pytest.mark.nightly
 async def test_a_run_takes_as_much_as_its_task_says(fleet: Fleet) -> None:
     """A run that takes two of three leaves one; a task that takes more than there is is refused."""
     await fleet.keep(3)
@@ -198,6 +201,7 @@ async def test_a_run_takes_as_much_as_its_task_says(fleet: Fleet) -> None:
     )
 
 
+@pytest.mark.nightly
 async def test_the_plan_is_what_is_booked(fleet: Fleet) -> None:
     """A plan sees what is taken of a link, names it in its reason, and is booked like that."""
     await fleet.post(fleet.b, idle("b", "c", repeat="PT4M", max_runs=3))
@@ -219,6 +223,7 @@ async def test_the_plan_is_what_is_booked(fleet: Fleet) -> None:
     assert (status, why in str(explained)) == (200, True)
 
 
+@pytest.mark.nightly
 async def test_a_plan_of_several_tasks_counts_what_each_takes(fleet: Fleet) -> None:
     """Two new tasks on different nodes of one list do not get the same minute of a link."""
     documents = [idle("a", slip="PT10M"), idle("c", slip="PT10M"), idle("b")]
@@ -234,6 +239,7 @@ async def test_a_plan_of_several_tasks_counts_what_each_takes(fleet: Fleet) -> N
     assert [await starts(fleet.a, task) for task in tasks] == planned
 
 
+@pytest.mark.nightly
 async def test_a_keeper_that_measures_is_asked_once(fleet: Fleet) -> None:
     """A keeper that takes part itself holds each run once, for both; so does a lead that keeps."""
     await limit(fleet.a.node, EVERYTHING + LINK.format(number=1))
@@ -254,6 +260,7 @@ async def test_a_keeper_that_measures_is_asked_once(fleet: Fleet) -> None:
     assert (state, scheduling_class) == ("committed", "exclusive")
 
 
+@pytest.mark.nightly
 async def test_a_higher_priority_takes_the_link(fleet: Fleet) -> None:
     """A run displaces what takes the link with a lower priority; that is placed again elsewhere."""
     low = await fleet.post(fleet.b, idle("b", slip="PT30M"))
@@ -268,6 +275,7 @@ async def test_a_higher_priority_takes_the_link(fleet: Fleet) -> None:
     assert reasons[0][0].startswith("displaced by a run of higher priority")
 
 
+@pytest.mark.nightly
 async def test_a_release_gives_the_link_back(fleet: Fleet) -> None:
     """A run that gave way comes back if the one in its place is not held by all."""
     low = await fleet.post(fleet.b, idle("b"))
@@ -278,6 +286,7 @@ async def test_a_release_gives_the_link_back(fleet: Fleet) -> None:
     assert taken == [(HOUR, HOUR + times.MINUTE)]
 
 
+@pytest.mark.nightly
 async def test_what_is_cancelled_is_given_back_at_once(fleet: Fleet) -> None:
     """The end of a task frees the link, and who was refused is planned without waiting."""
     first = await fleet.post(fleet.b, idle("b"))
@@ -302,6 +311,7 @@ async def test_time_that_is_over_ends_what_was_kept(fleet: Fleet) -> None:
     assert await fleet.at(fleet.k, "SELECT FROM resource_use") == []
 
 
+@pytest.mark.nightly
 async def test_the_limits_tell_what_is_taken(fleet: Fleet) -> None:
     """The limits of a keeper have what is taken now of each resource, and the most to come."""
     await limit(fleet.a.node, RANKED_ALIKE + LINK.format(number=3))
@@ -312,6 +322,7 @@ async def test_the_limits_tell_what_is_taken(fleet: Fleet) -> None:
     assert (status, limits["resources"]) == (200, [told])
 
 
+@pytest.mark.nightly
 async def test_who_was_refused_hears_of_what_is_given_back(fleet: Fleet) -> None:
     """The database tells of the span in which there is more of a resource again."""
     task = await fleet.post(fleet.b, idle("b"))
@@ -362,6 +373,7 @@ async def test_a_resource_is_given_up_by_its_owner(fleet: Fleet) -> None:
     assert len(await fleet.at(fleet.k, "SELECT FROM run WHERE state = 'booked'")) <= booked
 
 
+@pytest.mark.nightly
 async def test_the_database_refuses_more_than_there_is(fleet: Fleet) -> None:
     """No transaction leaves too much taken, whoever books, and however many at once."""
     await fleet.post(fleet.a, idle("a"))

@@ -59,6 +59,7 @@ async def test_only_a_restored_database_gets_a_new_generation(world: World) -> N
     assert after == stored != before
 
 
+@pytest.mark.nightly
 async def test_a_new_database_is_not_taken_for_a_restored_one(new_database: NewDatabase) -> None:
     """Both are fresh, but only one that has been there for a while may have forgotten something."""
     dsn = await new_database(empty=True)
@@ -73,6 +74,7 @@ async def test_a_new_database_is_not_taken_for_a_restored_one(new_database: NewD
     await new.close()
 
 
+@pytest.mark.nightly
 async def test_a_database_of_an_ordinary_account_has_a_generation(
     new_database: NewDatabase,
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_database_of_an_ordinary_account_has_a_generation(
     assert place
 
 
+@pytest.mark.nightly
 async def test_a_lead_restored_books_at_the_times_of_its_participant(world: World) -> None:
     """A lead that books slots again after a restore has them at the same times as the others."""
     a, b = await world.two()
@@ -109,6 +112,7 @@ async def test_a_lead_restored_books_at_the_times_of_its_participant(world: Worl
     assert await _starts(b, task.task) == later
 
 
+@pytest.mark.nightly
 async def test_runs_that_a_restored_lead_took_for_over_before_their_start_are_placed_again(
     world: World,
 ) -> None:
@@ -136,6 +140,7 @@ async def test_runs_that_a_restored_lead_took_for_over_before_their_start_are_pl
     assert list(await _starts(b, task.task)) == SLOTS
 
 
+@pytest.mark.nightly
 async def test_a_slot_that_was_run_before_the_restore_is_not_run_again(world: World) -> None:
     """A participant refuses a slot that it has measured, though its lead does not remember it."""
     a, b = await world.two()
@@ -248,6 +253,7 @@ async def _begin(site: Site, slot: int) -> None:
     await asyncio.gather(*site.node.launcher._tasks.values())
 
 
+@pytest.mark.nightly
 async def test_a_restored_node_measures_no_run_that_its_silent_lead_may_have_cancelled(
     world: World, started: list[str]
 ) -> None:
@@ -267,6 +273,7 @@ async def test_a_restored_node_measures_no_run_that_its_silent_lead_may_have_can
     assert started == []
 
 
+@pytest.mark.nightly
 async def test_a_restored_lead_measures_no_run_that_it_may_have_cancelled(
     world: World, started: list[str]
 ) -> None:
@@ -284,6 +291,7 @@ async def test_a_restored_lead_measures_no_run_that_it_may_have_cancelled(
     assert await b.state(run) == "cancelled"
 
 
+@pytest.mark.nightly
 async def test_a_restored_node_measures_what_another_says_is_booked(
     world: World, started: list[str]
 ) -> None:
@@ -296,6 +304,7 @@ async def test_a_restored_node_measures_what_another_says_is_booked(
     assert len(started) == 2
 
 
+@pytest.mark.nightly
 async def test_nodes_that_have_compared_ask_nothing_before_their_runs(
     world: World, started: list[str]
 ) -> None:
@@ -313,6 +322,7 @@ async def _state(site: Site, task: UUID) -> tuple[str, str | None]:
     return row[0], row[1]
 
 
+@pytest.mark.nightly
 async def test_a_participant_restored_ends_what_was_cancelled_since(world: World) -> None:
     """A participant that goes on from a backup asks, and ends the tasks that are over by then."""
     a, b, task = await _booked(world)
@@ -373,6 +383,7 @@ async def test_a_task_that_is_being_created_is_not_ended(world: World) -> None:
     assert (await _state(b, task))[0] == "active"
 
 
+@pytest.mark.nightly
 async def test_a_result_that_its_restored_lead_forgot_is_sent_again(world: World) -> None:
     """A run that was measured after the backup of its lead has its result there again."""
     a, b = await world.two()
@@ -406,6 +417,7 @@ async def test_a_result_that_its_restored_lead_forgot_is_sent_again(world: World
 
 
 @pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.nightly
 async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(
     world: World, *, paused: bool
 ) -> None:
@@ -424,6 +436,7 @@ async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(
     assert set((await a.states()).values()) == {"cancelled"}
 
 
+@pytest.mark.nightly
 async def test_a_lead_that_tries_its_task_again_and_again_learns_that_it_is_over(
     world: World,
 ) -> None:
@@ -445,6 +458,7 @@ async def test_a_lead_that_tries_its_task_again_and_again_learns_that_it_is_over
     assert (state, reason) == ("cancelled", ended_there("cancelled", "b"))
 
 
+@pytest.mark.nightly
 async def test_a_lead_restored_to_before_the_first_answer_is_heard(world: World) -> None:
     """A participant that had not accepted the task at the backup, and was told changes since."""
     a, b = await world.two()
@@ -469,6 +483,7 @@ async def test_a_lead_restored_to_before_the_first_answer_is_heard(world: World)
         assert list(await _starts(site, task.task)) == SLOTS
 
 
+@pytest.mark.nightly
 async def test_an_edit_that_its_restored_lead_forgot_does_not_shut_it_out(world: World) -> None:
     """A participant that knows a newer revision is told the task as its lead has it."""
     a, b, task = await _booked(world)
@@ -486,6 +501,7 @@ async def test_an_edit_that_its_restored_lead_forgot_does_not_shut_it_out(world:
         ]
 
 
+@pytest.mark.nightly
 async def test_a_lead_goes_on_above_the_epochs_that_others_know(world: World) -> None:
     """A lead that was restored under a clock of tomorrow, and again under a right one, books."""
     a, b = await world.two()

@@ -106,6 +106,7 @@ async def test_each_record_is_kept_as_long_as_its_setting_says(world: World) -> 
     assert set((await _counts(site)).values()) == {0}
 
 
+@pytest.mark.nightly
 async def test_no_transaction_deletes_more_than_a_batch(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ async def test_no_transaction_deletes_more_than_a_batch(
     assert set((await _counts(a)).values()) == {0}
 
 
+@pytest.mark.nightly
 async def test_a_peer_that_ends_tasks_all_day_leaves_a_bounded_number(world: World) -> None:
     """The latest ended tasks of a node stay, booked or not; tasks of others all stay."""
     a, b, c = (

@@ -305,6 +305,7 @@ async def test_a_worker_that_lost_its_lease_keeps_no_answers(world: World) -> No
     assert world.count("propose") == 0
 
 
+@pytest.mark.nightly
 async def test_more_slots_wait_than_fit_a_batch(world: World) -> None:
     """Waiting slots beyond a batch take turns, with pauses, until all are booked."""
     a = await world.site("a", batch=4)

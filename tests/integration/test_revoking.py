@@ -39,6 +39,7 @@ async def _cut(here: Served, name: str) -> None:
     await here.directory.refresh()
 
 
+@pytest.mark.nightly
 async def test_a_revocation_travels_and_ends_the_node(three: Three) -> None:
     """A node that revokes its key is removed by those it tells, and by those whom they tell."""
     a, b, c = three
@@ -56,6 +57,7 @@ async def test_a_revocation_travels_and_ends_the_node(three: Three) -> None:
         await _ask(a, b)
 
 
+@pytest.mark.nightly
 async def test_a_document_that_names_no_key_ends_nothing(three: Three) -> None:
     """Only a request that names the key of a node ends it; one without a key is refused."""
     a, b, _ = three
@@ -67,6 +69,7 @@ async def test_a_document_that_names_no_key_ends_nothing(three: Three) -> None:
     assert b.directory.knows(a.core.identity)
 
 
+@pytest.mark.nightly
 async def test_a_revoked_node_begins_nothing_any_more(three: Three) -> None:
     """A node whose key is revoked elsewhere is told, ends, and says how to go on."""
     a, b, _ = three
@@ -107,6 +110,7 @@ async def test_no_earlier_key_comes_back_either(three: Three) -> None:
             await node.registration.add(NodeAddition(identity=a.core.identity))
 
 
+@pytest.mark.nightly
 async def test_a_replaced_key_ends_alone(three: Three) -> None:
     """A node that revokes the key that it has replaced stays, and the old key ends at once."""
     a, b, c = three
@@ -191,6 +195,7 @@ async def test_a_key_of_another_is_not_revoked(three: Three) -> None:
         await a.revocations.revoke_own(RevocationRequest(key=b.core.identity))
 
 
+@pytest.mark.nightly
 async def test_an_owner_revokes_another_node_at_their_own(three: Three) -> None:
     """A node that is revoked by its name ends there alone; a signed revocation still travels."""
     a, b, c = three

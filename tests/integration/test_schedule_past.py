@@ -82,6 +82,7 @@ async def changed(pair: Pair, since: int, until: int | None = None) -> dict[str,
     return {change["run"]: change for change in answer["items"]}
 
 
+@pytest.mark.nightly
 async def test_the_past_is_told(pair: Pair, clock: ManualClock) -> None:
     """The schedule of an earlier time shows what it showed then, whatever became of the runs."""
     empty = clock.now()

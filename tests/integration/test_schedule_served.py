@@ -75,6 +75,7 @@ async def test_no_answer_has_more_than_a_page(node: Asker) -> None:
         assert (await node.ask("GET", f"{path}&{wrong}"))[0] == 422
 
 
+@pytest.mark.nightly
 async def test_the_client_reads_all_pages(node: Asker) -> None:
     """The client of users and the command have the whole span in the order of starts."""
     async with UserClient(node.node.settings.public_url, "secret", node.node.clock) as client:

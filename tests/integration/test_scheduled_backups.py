@@ -58,6 +58,7 @@ async def site(dsn: str, tmp_path: Path) -> AsyncIterator[Site]:
     await site.database.close()
 
 
+@pytest.mark.nightly
 async def test_backups_come_at_intervals_and_some_are_kept(site: Site) -> None:
     """The first comes at once, the next after the interval, also if the process was restarted."""
     made = site.backups(backup_keep=2)
@@ -118,6 +119,7 @@ async def test_clients_are_enough_where_the_server_is_elsewhere(
     assert backups.read(site.place / file).with_key
 
 
+@pytest.mark.nightly
 async def test_failures_are_metrics_and_warnings(dsn: str, tmp_path: Path) -> None:
     """The metrics tell that a backup failed, and that there is none; ``/readyz`` warns."""
     missing = tmp_path / "missing"

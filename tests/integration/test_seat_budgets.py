@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.tasks import TaskDocument
@@ -64,6 +66,7 @@ async def test_runs_are_booked_until_the_budget_is_spent(world: World) -> None:
     )
 
 
+@pytest.mark.nightly
 async def test_what_does_not_take_place_is_given_back(world: World) -> None:
     """A cancelled run, and one that ended early, leave their time to the next ones."""
     a, _ = await world.two()
@@ -99,6 +102,7 @@ async def test_a_budget_holds_for_those_below_and_from_when_it_is_given(world: W
     assert [(row[0] - AT) // times.HOUR for row in booked if row[0] > AT + 3 * times.HOUR] == [5]
 
 
+@pytest.mark.nightly
 async def test_seats_are_given_within_the_budget(world: World) -> None:
     """A pool task has as many nodes as its campaign can pay for."""
     pool = await pooled(world, [{}, {}, {}])

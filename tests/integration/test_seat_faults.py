@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.wire.pools import PoolDocument
 from tests.support.pool_worlds import Pooled, known_as_they_are, pooled
@@ -27,6 +29,7 @@ async def _mend(pool: Pooled, task: UUID, request: dict[str, Any]) -> None:
     await pool.lead.rows("UPDATE pool_task SET request = $2 WHERE task_id = $1", task, request)
 
 
+@pytest.mark.nightly
 async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None:
     """An error in one pool is stored at its tasks, and the pool is retried after a pause."""
     pool = await pooled(world, [{}, {}])
@@ -57,6 +60,7 @@ async def test_a_fault_in_one_pool_leaves_the_others_alone(world: World) -> None
     assert list(await pool.seats(first)) == [0, 6, 12]
 
 
+@pytest.mark.nightly
 async def test_terms_that_cannot_be_begun_hold_up_no_other_task(world: World) -> None:
     """A task whose terms cannot be opened stores the reason, and opens them once it is readable."""
     pool = await pooled(world, [{}, {}])
@@ -76,6 +80,7 @@ async def test_terms_that_cannot_be_begun_hold_up_no_other_task(world: World) ->
     assert list(await pool.seats(first)) == [0, 6, 12]
 
 
+@pytest.mark.nightly
 async def test_seats_that_cannot_be_judged_hold_up_no_other_task(world: World) -> None:
     """A node that left the pool loses the seats of readable tasks; the others follow later."""
     pool = await pooled(world, [{}, {}])
@@ -95,6 +100,7 @@ async def test_seats_that_cannot_be_judged_hold_up_no_other_task(world: World) -
     assert {name for term in (await pool.seats(first)).values() for name in term.values()} == names
 
 
+@pytest.mark.nightly
 async def test_a_task_that_cannot_be_read_holds_up_no_other_of_its_pool(world: World) -> None:
     """An unreadable task waits, while the others of its pool get their seats."""
     pool = await pooled(world, [{}, {}])
@@ -131,6 +137,7 @@ async def test_a_task_whose_test_is_gone_holds_up_no_other_of_its_pool(world: Wo
     assert list(await pool.seats(first)) == [0, 6, 12]
 
 
+@pytest.mark.nightly
 async def test_a_fault_in_looking_for_nodes_is_that_of_one_task(world: World) -> None:
     """An error in the node search for one task does not affect the others of the episode."""
     pool = await pooled(world, [{}, {}])

@@ -67,6 +67,7 @@ async def row_counts(pool: Pooled) -> list[tuple[str, int]]:
     ]
 
 
+@pytest.mark.nightly
 async def test_who_would_be_chosen_then_is(world: World) -> None:
     """A plan names the seats of all terms within the horizon, and the first runs, as then given."""
     pool = await pooled(world, ALIKE)
@@ -185,6 +186,7 @@ async def test_a_person_reads_who_would_measure(world: World) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
+@pytest.mark.nightly
 async def test_quotas_of_the_chosen_nodes_leave_what_is_planned(
     world: World, *, together: bool
 ) -> None:
@@ -213,6 +215,7 @@ async def test_quotas_of_the_chosen_nodes_leave_what_is_planned(
 
 
 @pytest.mark.parametrize("together", [False, True])
+@pytest.mark.nightly
 async def test_seats_go_to_nodes_whose_quotas_leave_room(world: World, *, together: bool) -> None:
     """A node whose quota is used up, or was given to another seat, gets none; the plan says so."""
     pool = await pooled(world, ALIKE)

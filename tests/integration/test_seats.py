@@ -246,6 +246,7 @@ async def test_much_to_do_for_a_pool_holds_no_other_one_up(world: World) -> None
     assert [whole.id for whole in due] == [tasks[1], tasks[2], other]
 
 
+@pytest.mark.nightly
 async def test_seats_are_spread_and_matched(world: World) -> None:
     """Seats are spread over sites, limited to matching nodes, and prefer others."""
     sites: list[dict[str, Any]] = [
@@ -330,6 +331,7 @@ async def test_too_few_nodes_are_said_on_the_task(world: World) -> None:
         ({"match": {"site": {"~": 1}}}, "/participants/match/site/~0", "is not a comparison"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_what_cannot_be_met_is_refused_at_once(
     refusing: Pooled, request_: dict[str, Any], pointer: str, words: str
 ) -> None:

@@ -91,6 +91,7 @@ async def test_who_asks_seconds_later_finds_its_part_of_all_but_two_hours(
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, "gridserver-sla"])
+@pytest.mark.nightly
 async def test_a_campaign_made_later_is_given_back_its_part(world: World, policy: str) -> None:
     """A campaign created later is given back its part, of the near hours too, within minutes."""
     pool = await _pool(world, policy, "blue")

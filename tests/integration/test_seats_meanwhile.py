@@ -37,6 +37,7 @@ async def _edit(pool: Pooled, task: UUID) -> None:
     await pool.edit(task, participants={"pool": "europe", "k": 3})
 
 
+@pytest.mark.nightly
 async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: World) -> None:
     """A seat lost during an episode does not leave the term full: both seats get nodes."""
     pool = await pooled(world, [{}, {}, {}])
@@ -105,6 +106,7 @@ async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
     await at.seat()
 
 
+@pytest.mark.nightly
 async def test_looking_around_asks_no_more_for_more_tasks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +197,7 @@ async def test_a_seat_stays_while_most_of_its_window_is_beyond_the_horizon(world
     assert await pool.states(pool.lead, task) == {"scheduled": 1}
 
 
+@pytest.mark.nightly
 async def test_a_seat_is_not_moved_for_ever(world: World) -> None:
     """A seat moves a limited number of times, even if each node turns out to have no time."""
     pool = await pooled(world, [{}] * (SEAT_MOVES_MAX + 2))

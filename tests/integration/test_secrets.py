@@ -127,6 +127,7 @@ async def test_an_edit_of_the_target_needs_the_secret_that_stays(users: Users) -
         {"url": "https://evil.example/", "headers": {"Y": "another"}},
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_literal_goes_where_it_was_given_for(users: Users, change: dict[str, Any]) -> None:
     """Nobody has a header sent elsewhere without giving it; how long it takes may be changed."""
     task = await _posted(users.owner, _http(HUSH))

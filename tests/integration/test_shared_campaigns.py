@@ -68,7 +68,7 @@ async def _shown(site: Site, name: str = "ops") -> Campaign:
 
 
 async def test_a_budget_is_one_over_all_leads(world: World) -> None:
-    """What one lead has booked leaves the other the rest; what it gives back is free again."""
+    """One lead leaves the other the rest of a budget; it is free again when it is given back."""
     a, b = await world.two()
     await _campaign(a, "b", budget=BUDGET)
     await _campaign(b, "a", budget=BUDGET)
@@ -141,7 +141,7 @@ async def test_of_a_lead_that_is_away_counts_what_it_told_last(world: World) -> 
 
 
 async def test_campaigns_below_count_once(world: World) -> None:
-    """What a campaign below has used counts with it, unless it is shared with that lead itself."""
+    """A campaign counts those below it, unless they are shared with that lead themselves."""
     a, b = await world.two()
     await _campaign(a, "b")
     await _campaign(a, name="ops-lab", parent="ops")

@@ -153,6 +153,7 @@ async def test_a_message_has_no_more_than_a_node_sends(caller: Caller, path: str
         ("work", b'{"answers":[%s]}' % b",".join([b"{}"] * 90_000)),
     ],
 )
+@pytest.mark.nightly
 async def test_a_document_of_faults_costs_little(caller: Caller, path: str, body: bytes) -> None:
     """A known node's document with 90,000 faults, wherever, takes neither memory nor time."""
     peak_before, began = getrusage(RUSAGE_SELF).ru_maxrss, time.process_time()

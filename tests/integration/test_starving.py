@@ -113,6 +113,7 @@ async def _ended(pool: Pooled, task: UUID) -> tuple[str, str | None]:
     return row[0], row[1]
 
 
+@pytest.mark.nightly
 async def test_a_term_in_turn_says_who_comes_before_it(backlog: Pooled) -> None:
     """A term without a decision reports how many terms of its hour and earlier come first."""
     other = await _create(backlog, "other", times.HOUR + times.MINUTE)

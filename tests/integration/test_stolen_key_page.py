@@ -92,6 +92,7 @@ def test_each_line_of_the_page_is_typed() -> None:
     assert lines == typed
 
 
+@pytest.mark.nightly
 async def test_only_the_key_was_copied(hosts: Hosts, tmp_path: Path) -> None:
     """The owner goes on with another key, and the thief of the old one can do nothing any more."""
     a, b, _ = hosts.a, hosts.b, hosts.c
@@ -114,6 +115,7 @@ async def test_only_the_key_was_copied(hosts: Hosts, tmp_path: Path) -> None:
     assert backups.read(file).identity == a.core.identity
 
 
+@pytest.mark.nightly
 async def test_the_thief_was_faster(hosts: Hosts, tmp_path: Path) -> None:
     """Signed beforehand, a revocation ends the node of the thief everywhere, from any node."""
     a, b, c = hosts.a, hosts.b, hosts.c
@@ -139,6 +141,7 @@ async def test_without_a_revocation_each_owner_is_asked(hosts: Hosts) -> None:
         await _asks(a, b)
 
 
+@pytest.mark.nightly
 async def test_the_host_was_stolen(hosts: Hosts, new_database: NewDatabase, tmp_path: Path) -> None:
     """The node tells its end to the others; another node begins, and is added by its own key."""
     a, b, c = hosts.a, hosts.b, hosts.c

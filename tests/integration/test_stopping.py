@@ -17,6 +17,7 @@ from tests.support.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.nightly
 async def test_a_lead_that_waits_for_its_node_can_be_stopped(
     new_database: NewDatabase,
     tmp_path: Path,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.ids import TaskId, repeated_exchange_id, run_id
 from node.model.wire.participants import HoldAnswer, HoldRequest, Introduction
@@ -131,6 +133,7 @@ async def test_attempts_that_are_asked_for_at_once_are_one_run(world: World) -> 
         assert await _booked_attempts(b) == [3 * epoch]
 
 
+@pytest.mark.nightly
 async def test_a_slot_paused_behind_a_cut_wire_is_run_once(world: World) -> None:
     """A slot that a participant measured before it learned of a pause is not run again."""
     a, b = await world.two()

@@ -114,6 +114,7 @@ async def test_fifty_tasks_of_ten_leads_get_no_more(world: World) -> None:
     assert used == 6
 
 
+@pytest.mark.nightly
 async def test_fifty_tasks_of_ten_leads_do_not_add_up(world: World) -> None:
     """Runs of many leads to one network at one time stay below the rate of the cap."""
     host, leads = await _host(world, 10)

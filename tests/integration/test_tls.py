@@ -132,6 +132,7 @@ async def test_a_node_that_is_known_by_a_public_certificate(
             await a.peers.card(name, NodeKey.generate().identity)
 
 
+@pytest.mark.nightly
 async def test_nodes_are_added_by_their_keys(
     a: Served, new_database: NewDatabase, tmp_path: Path
 ) -> None:
@@ -227,6 +228,7 @@ async def _open_silent(node: Served, count: int) -> list[Streams]:
     return opened
 
 
+@pytest.mark.nightly
 async def test_silent_connections(a: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that dawdle in their handshake harm nobody, and end after a while."""
     monkeypatch.setattr(connections, "OPENING_S", 1.0)
@@ -356,6 +358,7 @@ class _Late:
         return self._now
 
 
+@pytest.mark.nightly
 async def test_a_certificate_that_cannot_be_used(new_database: NewDatabase, tmp_path: Path) -> None:
     """A node does not start with a certificate that it cannot use, and says why."""
     other = OwnCertificate.make(None, [], CLOCK.now())

@@ -47,6 +47,7 @@ async def status_of(asking: Asker, method: str, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("role", [None, *Role])
+@pytest.mark.nightly
 async def test_each_role_may_do_what_the_table_says(a: Asker, role: Role | None) -> None:
     """Every route is tried with a token of each role and without one: 401, 403, or served."""
     if role is not None:

@@ -96,6 +96,7 @@ async def _used(pair: Pair) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("participants", [BOTH, B_ALONE])
+@pytest.mark.nightly
 async def test_no_more_runs_than_a_quota_are_booked(
     pair: Pair, alice: Asker, participants: tuple[str, ...]
 ) -> None:
@@ -118,6 +119,7 @@ async def test_no_more_runs_than_a_quota_are_booked(
 
 
 @pytest.mark.parametrize("participants", [BOTH, B_ALONE])
+@pytest.mark.nightly
 async def test_two_tasks_that_are_booked_at_once_share_a_quota(
     pair: Pair, alice: Asker, participants: tuple[str, ...]
 ) -> None:
@@ -163,6 +165,7 @@ async def test_nobody_is_asked_where_nothing_is_left(
     assert asked == []
 
 
+@pytest.mark.nightly
 async def test_runs_of_a_user_lie_within_the_times_of_the_rule(pair: Pair, alice: Asker) -> None:
     """A run is moved into the times of its rule; one that cannot be waits, with the reason."""
     opens = times.format_instant(HOUR + 2 * times.MINUTE)[14:16]
@@ -194,6 +197,7 @@ async def test_open_tasks_of_a_user_are_counted(pair: Pair, alice: Asker) -> Non
     assert (await alice.ask("POST", "/v1/tasks", _document()))[0] == 201
 
 
+@pytest.mark.nightly
 async def test_a_user_without_room_hinders_nobody_else(pair: Pair, alice: Asker) -> None:
     """Tasks that are stored together are refused one by one: others get theirs meanwhile."""
     await limit(pair.a.node, RULE + "most.tasks = 1")
@@ -231,6 +235,7 @@ async def test_a_task_counts_for_who_edited_it_last(pair: Pair, alice: Asker) ->
     assert await _used(pair) == {"alice": 2}
 
 
+@pytest.mark.nightly
 async def test_changed_limits_apply_to_open_tasks(pair: Pair, alice: Asker) -> None:
     """A task that changed limits do not admit gets no time, until they admit it again."""
     task = await _post(alice, _document(runs=2))
@@ -281,6 +286,7 @@ async def test_a_hold_that_runs_out_gives_back_what_it_took(
     assert await _states(pair, task) == ["booked"]
 
 
+@pytest.mark.nightly
 async def test_tasks_that_are_planned_together_ask_together(
     pair: Pair, alice: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ async def _overlaps(site: Site) -> int:
 @pytest.mark.parametrize("present", [-1, 0, 1])
 @pytest.mark.parametrize("asking", [-1, 0, 1])
 @pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.mostly_nightly
 async def test_proposals_see_pending_runs(
     booker: BookingLead,
     present: int,
@@ -99,6 +100,7 @@ async def test_proposals_see_pending_runs(
 
 
 @pytest.mark.parametrize("displacing", [False, True])
+@pytest.mark.nightly
 async def test_what_is_proposed_is_what_can_be_booked(
     booker: BookingLead,
     displacing: bool,  # noqa: FBT001 - a parameter of the test
@@ -206,6 +208,7 @@ async def test_the_displaced_is_freed_everywhere_and_placed_again(world: World) 
 # -- booking ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_leads_that_want_the_same_time_do_not_share_it(world: World) -> None:
     """Leads that plan at the same instant never get the same time."""
     sites = await world.three()
@@ -232,6 +235,7 @@ async def test_leads_that_want_the_same_time_do_not_share_it(world: World) -> No
 
 
 @pytest.mark.parametrize("release_lost", [False, True])
+@pytest.mark.nightly
 async def test_a_half_failed_post_leaves_no_orphan(
     world: World,
     release_lost: bool,  # noqa: FBT001 - a parameter of the test
@@ -282,6 +286,7 @@ async def test_a_lead_that_dies_after_posting_leaves_no_orphan(world: World) -> 
     assert await b.states() == await c.states() == {}
 
 
+@pytest.mark.nightly
 async def test_the_success_after_many_conflicts_counts(world: World) -> None:
     """A success after five conflicts is booked."""
     a, b = await world.two()

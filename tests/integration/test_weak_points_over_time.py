@@ -76,6 +76,7 @@ async def test_what_found_no_time_uses_up_no_run(world: World) -> None:
     }
 
 
+@pytest.mark.nightly
 async def test_time_that_is_freed_later_is_used(world: World) -> None:
     """A waiting slot gets time that is freed later."""
     a, b = await world.two()
@@ -184,6 +185,7 @@ async def test_runs_that_fill_their_interval_skip_none(world: World) -> None:
     ],
     ids=["interval", "cron"],
 )
+@pytest.mark.nightly
 async def test_a_repeat_longer_than_runs_are_kept_goes_on(
     world: World, schedule: Schedule, slots: list[int]
 ) -> None:

@@ -98,6 +98,7 @@ async def _led(a: Site) -> dict[UUID, tuple[str, int]]:
 @pytest.mark.parametrize(
     "who", [*(pytest.param(it, marks=pytest.mark.nightly) for it in ("a", "b")), "ab"]
 )
+@pytest.mark.nightly
 async def test_both_sides_agree_again(world: World, who: str, bring_back: BringBack) -> None:
     """Both nodes have the same tasks and bookings again, and none of a task that is over."""
     a, b = await world.two()

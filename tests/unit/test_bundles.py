@@ -70,6 +70,7 @@ def test_a_value_that_nobody_can_sign_is_none_of_a_bundle(value: str) -> None:
 
 @given(st.sampled_from(LEAVES), VALUES)
 @settings(max_examples=400, deadline=None)
+@pytest.mark.nightly
 def test_each_changed_value_is_found(path: tuple[str | int, ...], value: Any) -> None:
     """No value of a bundle can be replaced by another one."""
     forged = changed(BUNDLE, lambda it: put(it, path, value))
@@ -94,6 +95,7 @@ def test_each_left_out_value_is_found(path: tuple[str | int, ...]) -> None:
 
 @given(st.integers(0, len(FILE) - 1), st.integers(0, 255))
 @settings(max_examples=1500, deadline=None)
+@pytest.mark.nightly
 def test_each_changed_byte_is_found(place: int, byte: int) -> None:
     """A file with another byte is found, or it is the same document with other spacing."""
     text = FILE[:place] + bytes([byte]) + FILE[place + 1 :]
@@ -103,6 +105,7 @@ def test_each_changed_byte_is_found(place: int, byte: int) -> None:
 
 @given(st.sampled_from(OF_OTHER), VALUES)
 @settings(max_examples=300, deadline=None)
+@pytest.mark.nightly
 def test_each_value_of_a_participant_is_kept_by_its_signature(
     path: tuple[str | int, ...], value: Any
 ) -> None:

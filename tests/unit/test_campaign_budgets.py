@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ runs = st.lists(
 
 
 @given(runs)
+@pytest.mark.nightly
 def test_use_is_counted_at_each_instant(booked: list[CountedRun]) -> None:
     """The use of now, and the most at any time, are those of the runs that overlap then."""
     campaigns = {

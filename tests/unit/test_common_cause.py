@@ -78,6 +78,7 @@ def _single_fault(kind: str, rng: random.Random) -> tuple[Fault, Suspect]:
 
 
 @pytest.mark.parametrize("kind", ["host", "way out", "way in", "link", "tool", "lead"])
+@pytest.mark.nightly
 def test_a_single_fault_is_named(kind: str) -> None:
     """A fault in a mesh of 20 hosts is the only cause that is found, in 95 of 100 meshes."""
     right = 0

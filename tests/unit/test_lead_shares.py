@@ -217,6 +217,7 @@ def _had(host: _Host, days: float) -> dict[str, float]:
     return {lead: amount / (ends - begins) for lead, amount in had.items()}
 
 
+@pytest.mark.nightly
 def test_shares_are_kept_when_all_want_more() -> None:
     """Leads that want more than there is have their shares, with runs of one length."""
     shares = LeadShares({"a": 3, "b": 2, "c": 1}, others=0)
@@ -239,6 +240,7 @@ def test_nobody_starves_with_long_runs() -> None:
     assert sum(had.values()) > 0.9
 
 
+@pytest.mark.nightly
 def test_what_one_lead_does_not_want_another_one_has() -> None:
     """All time that somebody wants is used, whatever the shares are."""
     shares = LeadShares({"a": 9, "b": 1}, others=0)

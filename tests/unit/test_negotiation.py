@@ -61,6 +61,7 @@ async def test_a_hanging_database_is_not_taken_for_a_participant_that_is_away() 
         await ask([_Hanging()], REQUEST, ManualClock(), times.SECOND)
 
 
+@pytest.mark.nightly
 async def test_cancelling_before_asking_leaves_no_question_behind() -> None:
     """No question has been started when the task is cancelled before they are sent."""
     with warnings.catch_warnings(record=True) as warned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ patient = settings(deadline=None)
         max_size=60,
     )
 )
+@pytest.mark.nightly
 def test_nonce_memory_forgets_nothing_that_is_fresh(steps: list[tuple[str, int, int]]) -> None:
     """A nonce is not accepted again within its lifetime, even if the clock jumps."""
     memory = NonceMemory(10 * SECOND, 1000)

@@ -134,6 +134,7 @@ def test_every_problem_is_in_the_document(whole: Json) -> None:
     assert problem_of(ParleyError("")).type in told
 
 
+@pytest.mark.nightly
 def test_a_generator_keeps_all_of_it(whole: Json, tmp_path: Path) -> None:
     """A client that is generated has every operation, each with its problems, without warnings."""
     description, binaries = tmp_path / "openapi.json", Path(sys.executable).parent

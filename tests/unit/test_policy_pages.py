@@ -13,6 +13,7 @@ from node.model.policysets import SETS
 pytestmark = pytest.mark.timeout(60)
 
 
+@pytest.mark.nightly
 def test_the_pages_are_up_to_date() -> None:
     """Playing the pool again gives the pages and pictures that are there."""
     assert list(WORDS) == list(BESIDE) == list(SETS)

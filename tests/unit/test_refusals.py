@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def question(task: int, windows: list[Span]) -> ProposalRequest:
 
 
 @given(windows_of_tasks, st.lists(spans, max_size=4))
+@pytest.mark.nightly
 def test_what_is_touched_is_what_overlaps(
     asked: list[tuple[int, list[Span]]], freed: list[Span]
 ) -> None:

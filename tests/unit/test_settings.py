@@ -30,6 +30,7 @@ def test_a_node_is_reached_or_fetches() -> None:
         if field.get_default(call_default_factory=True) is not None
     ],
 )
+@pytest.mark.mostly_nightly
 def test_every_default_is_accepted_when_it_is_set(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

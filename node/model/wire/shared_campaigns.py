@@ -49,7 +49,7 @@ class CampaignUse(Document):
 
 
 class SharedUse(Document):
-    """What another lead has told of a campaign that it shares."""
+    """The state of another lead that shares a campaign: when it last told what it uses."""
 
     lead: str = Field(description="The lead: its name here, or its key.")
     told_at: Instant | None = Field(description="When it told it last; null if never.")

@@ -112,6 +112,7 @@ async def is_well(node: Outsider) -> None:
 
 
 @pytest.mark.needs("echo")
+@pytest.mark.nightly
 async def test_whatever_a_program_does_fails_its_run_alone(c: Outsider) -> None:
     """Each misbehaviour fails only its own run, with the cause, and the next good run succeeds."""
     runs = await asyncio.gather(

@@ -124,6 +124,7 @@ async def places(a: Outsider) -> list[tuple[Json, str, set[str]]]:
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
+@pytest.mark.nightly
 async def test_wrong_types_everywhere(
     a: Outsider, places: list[tuple[Json, str, set[str]]], data: st.DataObject
 ) -> None:

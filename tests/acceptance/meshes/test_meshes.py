@@ -105,6 +105,7 @@ async def test_the_life_of_a_mesh(a: Outsider, nodes: list[Outsider], tmp_path: 
     assert (code, _done(done)) == (0, (2, 0, 0, 0))
 
 
+@pytest.mark.nightly
 async def test_exclusive_runs_of_a_mesh_leave_no_time_between_them(
     a: Outsider, tmp_path: Path
 ) -> None:

@@ -161,6 +161,7 @@ async def test_a_template_is_imported_and_applied(a: Outsider, tmp_path: Path) -
 
 
 @pytest.mark.needs("jq")
+@pytest.mark.nightly
 async def test_a_node_follows_its_part_of_a_template(a: Outsider, tmp_path: Path) -> None:
     """The tasks of a node are those that it schedules; what stays and changes, and why, is told."""
     async with publisher() as server:
@@ -262,6 +263,7 @@ OLD: dict[str, Any] = {
 
 
 @pytest.mark.needs("ping")
+@pytest.mark.nightly
 async def test_an_old_template_never_freezes(a: Outsider, tmp_path: Path) -> None:
     """Tasks that cannot be measured are told with the effect, and the others apply, also later."""
     async with publisher() as server:

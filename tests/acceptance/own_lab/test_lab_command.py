@@ -81,6 +81,7 @@ async def test_lab_up() -> None:
 
 
 @pytest.mark.needs("ping", "iperf3", "cubic")
+@pytest.mark.nightly
 async def test_lab_demo() -> None:
     """The check of the demo ends with its summary line, and leaves nothing behind."""
     demo = await parley("lab", "demo", "--check")

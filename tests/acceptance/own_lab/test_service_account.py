@@ -128,6 +128,7 @@ async def test_root_becomes_the_account_of_the_node(state: Path) -> None:
     assert "stays root" not in state.with_name("log").read_text()
 
 
+@pytest.mark.nightly
 async def test_a_directory_with_others_in_it_stays_root_s(state: Path) -> None:
     """A directory that is not the node's own is not given away; the log has the reason."""
     state.mkdir(mode=0o711)
@@ -143,6 +144,7 @@ async def test_a_directory_with_others_in_it_stays_root_s(state: Path) -> None:
 @pytest.mark.parametrize(
     "closed", ["limits.toml", pytest.param("state", marks=pytest.mark.nightly)]
 )
+@pytest.mark.nightly
 async def test_an_account_that_was_asked_for_is_demanded(state: Path, closed: str) -> None:
     """A node with ``PARLEY_ACCOUNT`` does not start where that account cannot be used."""
     limits = state.with_name("limits.toml")

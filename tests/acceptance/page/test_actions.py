@@ -32,6 +32,7 @@ async def shown(browser: str, a: Outsider, token: str, task: Json) -> AsyncItera
         assert [each for each in page.complaints() if "409 (Conflict)" not in each] == []
 
 
+@pytest.mark.nightly
 async def test_a_button_keeps_the_focus_while_its_task_changes(browser: str, a: Outsider) -> None:
     """The reader who has moved to a button keeps it, though somebody else pauses the task."""
     task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
@@ -69,6 +70,7 @@ async def test_tasks_are_paused_resumed_and_cancelled(browser: str, a: Outsider)
         assert (await a.get(path))["state"] == "cancelled"
 
 
+@pytest.mark.nightly
 async def test_problems_come_in_words(browser: str, a: Outsider) -> None:
     """The page tells what the node refuses, with its reason."""
     task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
@@ -81,6 +83,7 @@ async def test_problems_come_in_words(browser: str, a: Outsider) -> None:
         assert "has ended" in await page.text("#act")
 
 
+@pytest.mark.nightly
 async def test_a_run_is_cancelled_and_measured_again(browser: str, a: Outsider) -> None:
     """The drawer of a run cancels it, and measures once more what it measured."""
     task = await a.create("idle", schedule={"start": "PT3M"})
@@ -102,6 +105,7 @@ async def test_a_run_is_cancelled_and_measured_again(browser: str, a: Outsider) 
         await page.until(f"{ACT}.innerText.includes('The task is cancelled.')")
 
 
+@pytest.mark.nightly
 async def test_all_like_one_are_cancelled(browser: str, a: Outsider) -> None:
     """Tasks like one are counted and listed before they are cancelled, and no others are."""
     fields = {"schedule": {"repeat": "PT1H"}, "reference": {"mesh": "alike"}}
@@ -158,6 +162,7 @@ async def test_only_what_the_token_permits_is_offered(
     await a.cancel(task)
 
 
+@pytest.mark.nightly
 async def test_an_alert_is_acknowledged_and_silenced(browser: str, a: Outsider) -> None:
     """Both buttons tell what they did, and undo it; who only reads has neither."""
     spec = {"dest": "127.0.0.1", "port": free_port(), "count": 1}
@@ -204,6 +209,7 @@ async def test_an_alert_is_acknowledged_and_silenced(browser: str, a: Outsider) 
     await a.cancel(task)
 
 
+@pytest.mark.nightly
 async def test_a_node_is_drained_and_takes_runs_again(browser: str, a: Outsider) -> None:
     """A drain tells what gives way before it begins, is told to other nodes, and is ended."""
     async with new_page(browser) as page:

@@ -33,6 +33,7 @@ async def test_draws_the_course_of_a_task(browser: str, ordinary: StandIn) -> No
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_a_run_stands_in_its_course(browser: str, ordinary: StandIn) -> None:
     """The drawer of a run has the chart of its task, where a click opens another run."""
     async with opened(browser, ordinary) as page:

@@ -57,6 +57,7 @@ async def test_a_task_is_created_beside_its_plan(browser: str, a: Outsider) -> N
         await page.until(says("The task is cancelled."))
 
 
+@pytest.mark.nightly
 async def test_an_alternative_is_taken_by_a_click(browser: str, a: Outsider) -> None:
     """The plan of a task without time has other tasks, each of which fills the form."""
     spec = {"duration": "PT20M", "class": "exclusive"}
@@ -75,6 +76,7 @@ async def test_an_alternative_is_taken_by_a_click(browser: str, a: Outsider) -> 
         await a.cancel(blocker)
 
 
+@pytest.mark.nightly
 async def test_a_task_is_edited_and_put_back(browser: str, a: Outsider) -> None:
     """The form of a task says what would be changed, changes just that, and can put it back."""
     fields = {"schedule": {"repeat": "PT1H"}, "reference": {"ticket": 7}}
@@ -99,6 +101,7 @@ async def test_a_task_is_edited_and_put_back(browser: str, a: Outsider) -> None:
     await a.cancel(task)
 
 
+@pytest.mark.nightly
 async def test_a_mesh_file_is_checked_planned_and_applied(browser: str, a: Outsider) -> None:
     """A pasted file is checked line by line, planned, applied, and what was created taken back."""
     async with form_of(browser, a, "Mesh file …", "view=mesh") as page:
@@ -119,6 +122,7 @@ async def test_a_mesh_file_is_checked_planned_and_applied(browser: str, a: Outsi
         assert (await a.get("/v1/meshes/pasted"))["tasks"] == {"cancelled": 2}
 
 
+@pytest.mark.nightly
 async def test_a_reservation_is_made_edited_and_removed(browser: str, a: Outsider) -> None:
     """A record is created by its form, changed and put back, and removed after a question."""
     async with form_of(browser, a, "New reservation …", "view=sharing") as page:
@@ -151,6 +155,7 @@ async def test_a_reservation_is_made_edited_and_removed(browser: str, a: Outside
         assert (await a.get("/v1/reservations"))["items"] == []
 
 
+@pytest.mark.nightly
 async def test_a_pool_has_its_policies_edited(browser: str, a: Outsider) -> None:
     """A pool is created by its form, and its policies are changed there."""
     async with form_of(browser, a, "New pool …", "view=sharing") as page:

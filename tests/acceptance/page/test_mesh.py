@@ -64,6 +64,7 @@ async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_a_large_mesh_is_read_in_one_answer(browser: str, day: MeshDay) -> None:
     """A letter for each pair tells what all of it tells; the rest is asked for some pairs only."""
     async with new_page(browser) as page:

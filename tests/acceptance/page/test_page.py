@@ -31,6 +31,7 @@ CONTRAST = Path(__file__).parents[2] / "contrast.js"
 pytestmark = pytest.mark.timeout(40)
 
 
+@pytest.mark.nightly
 async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> None:
     """The page shows now, next, last and tasks with routes, results and local times."""
     async with opened(browser, ordinary) as page:
@@ -51,6 +52,7 @@ async def test_shows_what_the_node_knows(browser: str, ordinary: StandIn) -> Non
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn) -> None:
     """A pool task shows its taken seats, why others are empty, and the runs of its seats."""
     scene.with_seats(ordinary)
@@ -69,6 +71,7 @@ async def test_shows_pool_tasks_with_their_seats(browser: str, ordinary: StandIn
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
     """A failed run shows its cause in its row, with a word and an icon besides the colour."""
     async with opened(browser, ordinary) as page:
@@ -83,6 +86,7 @@ async def test_says_why_in_the_list(browser: str, ordinary: StandIn) -> None:
         assert "install the package iperf3 there" in await page.text("#tasks tr.failed")
 
 
+@pytest.mark.nightly
 async def test_marks_what_is_not_to_be_trusted(browser: str, ordinary: StandIn) -> None:
     """A contaminated result is marked in its row, with the reasons in the drawer."""
     done = [run for run in ordinary.runs.values() if run.state == "finished"]
@@ -148,6 +152,7 @@ async def test_a_schedule_of_many_pages_is_shown_whole(browser: str, ordinary: S
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None:
     """A broken stream is shown, resumed from the last event, and missed changes are fetched."""
     async with opened(browser, ordinary) as page:
@@ -170,6 +175,7 @@ async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None
         assert (ordinary.resumed[0], ordinary.resumed[-1]) == ("", "1")
 
 
+@pytest.mark.nightly
 async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
     """A click on a row opens the run with its parts, their output, and the decisions."""
     async with opened(browser, ordinary) as page:
@@ -188,6 +194,7 @@ async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_drawer_by_keyboard(browser: str, ordinary: StandIn) -> None:
     """Enter on a run's link opens it, and Escape closes it and returns the focus to the link."""
     async with opened(browser, ordinary) as page:
@@ -203,6 +210,7 @@ async def test_drawer_by_keyboard(browser: str, ordinary: StandIn) -> None:
         await page.until(f"document.activeElement === {link}")
 
 
+@pytest.mark.nightly
 async def test_timeline_by_keyboard(browser: str, ordinary: StandIn) -> None:
     """The arrow keys move from run to run on the timeline, and Enter opens the selected one."""
     async with opened(browser, ordinary) as page:
@@ -217,6 +225,7 @@ async def test_timeline_by_keyboard(browser: str, ordinary: StandIn) -> None:
         await page.until("document.querySelector('#drawer[open] .facts')")
 
 
+@pytest.mark.nightly
 async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
     """Pointing at a bar shows the run with its reason, and a click opens it."""
     async with opened(browser, ordinary) as page:
@@ -255,6 +264,7 @@ async def test_waiting_looks_unlike_scheduled(browser: str, ordinary: StandIn) -
     assert 0 < waiting < scheduled / 2
 
 
+@pytest.mark.nightly
 async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
     """Reserved time has its own lane above the others and a tip, and appears with an event."""
     label = "document.getElementById('canvas').ariaLabel"
@@ -318,6 +328,7 @@ async def test_filters_by_task(browser: str, ordinary: StandIn) -> None:
         await page.until(f"{tests}.size > 1")
 
 
+@pytest.mark.nightly
 async def test_a_crowded_day_stays_smooth(browser: str) -> None:
     """Five thousand runs are drawn in columns, and a click on a column lists its runs."""
     crowded = StandIn()
@@ -431,6 +442,7 @@ async def test_texts_have_contrast(browser: str, ordinary: StandIn) -> None:
             assert await page.evaluate(CONTRAST.read_text()) == []
 
 
+@pytest.mark.nightly
 async def test_the_overview_fits_a_screen(browser: str, ordinary: StandIn) -> None:
     """With two warnings the overview fits 1440 by 900, and its lists fill what is left."""
     full = Attention(subject="disk", what="the disk of /var/lib/parley is full", command="df -h")

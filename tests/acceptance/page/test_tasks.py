@@ -52,6 +52,7 @@ async def test_a_long_name_moves_nothing(browser: str, ordinary: StandIn) -> Non
             assert await page.evaluate(f"Math.max(...{LAST})") <= width
 
 
+@pytest.mark.nightly
 async def test_tasks_are_searched_and_sorted(browser: str, day: MeshDay) -> None:
     """A word leaves the tasks that have it, a head sorts them, and the address has both."""
     async with new_page(browser) as page:
@@ -77,6 +78,7 @@ async def test_tasks_are_searched_and_sorted(browser: str, day: MeshDay) -> None
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_the_timeline_of_a_task_has_its_runs_only(browser: str, day: MeshDay) -> None:
     """The overview of one task of a mesh draws its runs one by one, and those of no other."""
     async with new_page(browser) as page:

@@ -75,6 +75,7 @@ async def test_a_pair_is_shown_both_ways(browser: str, day: MeshDay) -> None:
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_the_timeline_is_moved_and_zoomed(browser: str, day: MeshDay) -> None:
     """Keys zoom and move the span, dragging moves it, and all of it is in the address."""
     label = "document.querySelector('#timeline-view canvas').ariaLabel"
@@ -137,6 +138,7 @@ async def two_hours(
         assert [each for each in page.complaints() if " (Unprocessable " not in each] == []
 
 
+@pytest.mark.nightly
 async def test_a_marked_span_begins_a_task(browser: str, a: Outsider, free_hour: datetime) -> None:
     """Shift and drag opens the form of a task that starts there and is as long, with its plan."""
     async with two_hours(browser, a, free_hour) as (page, pixel_s):
@@ -165,6 +167,7 @@ async def test_a_marked_span_begins_a_task(browser: str, a: Outsider, free_hour:
         await page.until(f"document.getElementById('act').open && {CALL}.includes('{middle}')")
 
 
+@pytest.mark.nightly
 async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour: datetime) -> None:
     """Shift and drag of a planned run opens the form of its task, which moves once confirmed."""
     spec = {"duration": "PT10M", "class": "exclusive"}
@@ -202,6 +205,7 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
 
 
 @pytest.mark.parametrize(("view", "words"), [("alerts", "all"), ("pair", "7 d")])
+@pytest.mark.nightly
 async def test_a_choice_keeps_the_focus(browser: str, day: MeshDay, view: str, words: str) -> None:
     """A bar that is drawn anew leaves the focus to what was chosen by keyboard."""
     async with new_page(browser) as page:
@@ -214,6 +218,7 @@ async def test_a_choice_keeps_the_focus(browser: str, day: MeshDay, view: str, w
         assert await page.evaluate(f"document.activeElement === {button('#view-tools', words)}")
 
 
+@pytest.mark.nightly
 async def test_a_word_finds_runs_and_their_causes(browser: str, day: MeshDay) -> None:
     """The key "/" goes to the search, which finds runs without a result, grouped by cause."""
     async with new_page(browser) as page:

@@ -49,6 +49,7 @@ async def test_a_task_is_measured_and_printed(a: Outsider, command: CommandLine)
 
 
 @pytest.mark.needs("iperf3")
+@pytest.mark.nightly
 async def test_two_nodes_measure(a: Outsider, b: Outsider, command: CommandLine) -> None:
     """A test with two participants is booked on both, and its text is printed."""
     words = ("--duration", "PT1S", "--host", command.host, "--host", facade_of(b.url))
@@ -60,6 +61,7 @@ async def test_two_nodes_measure(a: Outsider, b: Outsider, command: CommandLine)
     assert (await b.get(f"/v1/tasks/{task}"))["lead"] == a.name
 
 
+@pytest.mark.nightly
 async def test_repeated_runs_are_followed(command: CommandLine) -> None:
     """The next run is in place before the one before it ends, so that watching goes on."""
     repeated = {"repeat": "PT3S", "max-runs": 2, "slip": "PT1S"}

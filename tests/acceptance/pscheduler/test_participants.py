@@ -92,6 +92,7 @@ async def test_it_is_shown_as_what_it_is(a: Outsider, host: StandIn) -> None:
     assert "does not tell its limits: it runs pscheduler" in doctor.out, doctor
 
 
+@pytest.mark.nightly
 async def test_all_idle_and_their_parts_are_merged(a: Outsider, b: Outsider, host: StandIn) -> None:
     """Two nodes of Parley and the host idle at the same time; the host's part is fetched."""
     # The second node knows the host, too: of a stranger it would believe no address of loopback.
@@ -116,6 +117,7 @@ async def test_throughput_is_measured_to_it(a: Outsider, host: StandIn) -> None:
     assert "iperf3 -s -1 -J" in there["output"]
 
 
+@pytest.mark.nightly
 async def test_a_text_is_sent_to_it(a: Outsider, host: StandIn) -> None:
     """The host listens at the port that it names, and tells what came."""
     run = await measured(a, "simplestream", spec={"text": "Hello, pScheduler."})

@@ -19,6 +19,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("policy", ["boinc-edf", "campaign-default"])
+@pytest.mark.nightly
 async def test_short_slips_go_first(scene: Scene, policy: str) -> None:
     """A run that would miss its deadline goes first, also if it begins in five minutes only."""
     soon = replace(scene, hour=datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5))

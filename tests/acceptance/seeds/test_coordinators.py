@@ -95,7 +95,7 @@ async def test_a_budget_until_a_date(scene: Scene) -> None:
 
 
 async def test_one_campaign_over_two_leads(scene: Scene, b: Outsider) -> None:
-    """What another lead has booked of a budget is gone, in plans too, until it gives it back."""
+    """A lead counts what another one has booked of a budget, in plans too, until it is free."""
     until = scene.hour + timedelta(hours=6)
     ops = await scene.campaign("ops", budget={"seat_hours": 0.5, "until": until.isoformat()})
     there = Scene(b, scene.pool, scene.hour)

@@ -35,6 +35,7 @@ async def test_starts_are_shared_by_price(scene: Scene) -> None:
     assert await scene.given(12, second, first) in ([8, 4], [9, 3])
 
 
+@pytest.mark.nightly
 async def test_a_gap_holds_lower_queues(scene: Scene, c: Outsider) -> None:
     """While a queue is stuck, others that are its gap below it do not start, though they could."""
     await scene.policies("fbsng-dynamic")
@@ -48,6 +49,7 @@ async def test_a_gap_holds_lower_queues(scene: Scene, c: Outsider) -> None:
     assert await scene.given(0, [wide, narrow]) == [0]
 
 
+@pytest.mark.nightly
 async def test_a_wide_task_is_passed_twice(scene: Scene, c: Outsider) -> None:
     """A section with a gap of 2 is passed by two later ones of its queue, and by no third one."""
     await scene.policies("fbsng-dynamic")

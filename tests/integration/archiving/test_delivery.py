@@ -265,6 +265,7 @@ async def test_retry_after_is_honoured(a: Office, taker: Receiver, clock: Manual
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 410])
+@pytest.mark.mostly_nightly
 async def test_permanent_refusals_are_parked(a: Office, taker: Receiver, status: int) -> None:
     """A permanent refusal is parked for a person, with the server's message."""
     await a.archive("all", "http", {"url": taker.url})
@@ -487,6 +488,7 @@ async def test_archives_with_one_spec_share_batches(a: Office, taker: Receiver) 
         ),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_transform_that_gives_nothing_or_fails(
     a: Office, taker: Receiver, transform: dict[str, str], state: str, error: str
 ) -> None:

@@ -38,6 +38,7 @@ def state() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.nightly
 async def test_steps_are_shown_and_done_on_demand(new_database: NewDatabase) -> None:
     """Without --yes, where nobody can be asked, the steps are shown only."""
     dsn = await new_database(empty=True)
@@ -58,6 +59,7 @@ async def test_steps_are_shown_and_done_on_demand(new_database: NewDatabase) -> 
     assert again.out == f"The database has schema version {own}; there is nothing to do.\n"
 
 
+@pytest.mark.nightly
 async def test_a_private_postgres_is_migrated_whether_it_runs_or_not(state: Path) -> None:
     """The command uses the server of a running service, and starts one where none runs."""
     server = locate()
@@ -113,6 +115,7 @@ async def _campaigns(dsn: str) -> list[str]:
     return [row[0] for row in rows]
 
 
+@pytest.mark.nightly
 async def test_a_node_moves_to_another_host(
     node: tuple[str, ...], new_database: NewDatabase, tmp_path: Path
 ) -> None:
@@ -156,6 +159,7 @@ async def test_a_host_takes_a_node_back_on_demand(node: tuple[str, ...]) -> None
     await service.close()
 
 
+@pytest.mark.nightly
 async def test_a_database_is_repaired_while_nobody_uses_it(node: tuple[str, ...]) -> None:
     """The command is refused while a service runs, and makes all indexes anew otherwise."""
     service = PostgresDatabase(node[1])
@@ -174,6 +178,7 @@ async def test_a_database_is_repaired_while_nobody_uses_it(node: tuple[str, ...]
     await service.close()
 
 
+@pytest.mark.nightly
 async def test_an_earlier_state_replaces_a_later_one_on_demand_only(
     node: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -197,6 +202,7 @@ async def test_an_earlier_state_replaces_a_later_one_on_demand_only(
     assert NodeKey.load_or_create(state / "node.pem.replaced").identity == other
 
 
+@pytest.mark.nightly
 async def test_backups_in_a_directory_are_kept_in_number(
     node: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -237,6 +243,7 @@ async def test_damaged_backups_are_refused_before_anything_is_replaced(
     assert await _campaigns(node[1]) == ["default", "ops"]
 
 
+@pytest.mark.nightly
 async def test_a_backup_of_an_earlier_program_is_migrated_afterwards(
     state: Path, new_database: NewDatabase, tmp_path: Path
 ) -> None:

@@ -218,6 +218,7 @@ async def test_usage(parley: Any, node: Any, arguments: tuple[str, ...], text: s
     assert node.posted == []
 
 
+@pytest.mark.nightly
 async def test_ctrl_c_while_following(bare: Any, planned: Any) -> None:
     """Ctrl-C while following prints how to follow again, cancels nothing, and exits with 130."""
     planned.stories[RUN] = []
@@ -251,6 +252,7 @@ async def test_timeout(parley: Any, planned: Any) -> None:
         pytest.param("lease lost", 0, 7, marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 async def test_whoever_gives_up_is_told_the_reason(
     parley: Any, planned: Any, outcome: str, placed: int, code: int
 ) -> None:

@@ -23,6 +23,7 @@ async def pair(
         yield await paired(a, b, clock)
 
 
+@pytest.mark.nightly
 async def test_what_differs_is_told_and_repaired(ask: Command, pair: Pair) -> None:
     """A run and a task that only one side has are listed and repaired; then nothing differs."""
     kept, lost = await pair.book(1), await pair.book(3)
@@ -46,6 +47,7 @@ async def test_what_differs_is_told_and_repaired(ask: Command, pair: Pair) -> No
     assert len(await pair.at_b("SELECT FROM task")) == 2
 
 
+@pytest.mark.nightly
 async def test_tasks_that_the_other_node_leads_are_compared(ask: Command, pair: Pair) -> None:
     """A comparison covers the tasks that the other node leads, too; it is shown as JSON."""
     task = await pair.book(1)

@@ -24,6 +24,7 @@ async def completed(bare: Any, typed: str, **more: str) -> list[str]:
     return [line.partition(",")[2] for line in out.decode().splitlines() if line]
 
 
+@pytest.mark.nightly
 async def test_names_and_ids_are_those_of_the_node(bare: Any, node: Any) -> None:
     """Ids are completed in their short form, and in the long one if more was typed."""
     node.add_task(TASK)
@@ -40,12 +41,14 @@ async def test_names_and_ids_are_those_of_the_node(bare: Any, node: Any) -> None
 
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:1", "no address"])
+@pytest.mark.nightly
 async def test_there_are_none_without_an_answer(bare: Any, server: str) -> None:
     """Nothing is printed, also on standard error, if the node does not answer, or refuses."""
     assert await completed(bare, "parley run show ", PARLEY_SERVER=server) == []
     assert await completed(bare, "parley node show ", PARLEY_PROFILE="missing") == []
 
 
+@pytest.mark.nightly
 async def test_a_node_that_refuses_gives_none(ask: Any, bare: Any, a: Any) -> None:
     """A node that needs a token gives no names to others."""
     url = a.node.card.url

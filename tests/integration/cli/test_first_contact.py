@@ -55,6 +55,7 @@ def _abroad(node: Served) -> str:
     return f"http://0.0.0.0:{node.settings.listen_port}"
 
 
+@pytest.mark.nightly
 async def test_a_key_is_confirmed(
     bare: Parley, a: Asker, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ async def test_the_identity_given_is_that_of_the_new_node(
         assert (added.code, await _known(a)) == (0, [key]), added.err
 
 
+@pytest.mark.nightly
 async def test_who_adds_a_node_is_told_what_the_other_side_types(
     bare: Parley, a: Asker, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ async def secured(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Se
         yield node
 
 
+@pytest.mark.nightly
 async def test_a_server_is_asked_who_it_is(bare: Parley, secured: Served) -> None:
     """The key of a server is confirmed once and kept; nothing goes to one with another key."""
     url, listing = secured.card.url, ("node", "list", "-o", "ids")
@@ -191,6 +194,7 @@ async def test_a_server_without_tls_is_asked_for_a_key_that_was_given(
     assert f"has the key {own.identity}, not {other}" in wrong.err
 
 
+@pytest.mark.nightly
 async def test_a_node_with_tls_is_added_by_its_key(bare: Parley, a: Asker, secured: Served) -> None:
     """A node whose certificate only its key vouches for is added once a person confirms the key."""
     url = f"https://0.0.0.0:{secured.settings.listen_port}"

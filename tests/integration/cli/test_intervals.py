@@ -107,6 +107,7 @@ async def test_an_interval_has_its_figures(a: Asker, run: UUID) -> None:
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "after=99999999999", "cursor=1", "order=up", "since=x", "x=1"]
 )
+@pytest.mark.mostly_nightly
 async def test_invalid_queries(a: Asker, run: UUID, query: str) -> None:
     """A wrong parameter is refused."""
     assert (await a.ask("GET", f"/v1/runs/{run}/intervals?{query}"))[0] == 422

@@ -50,6 +50,7 @@ def states(result: CommandResult) -> dict[str, str]:
     return {node["name"]: node["state"] for node in json.loads(result.out)}
 
 
+@pytest.mark.nightly
 async def test_one_command_for_each_owner(
     bare: Parley, a: Asker, others: list[Served], tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ async def test_one_command_for_each_owner(
     assert "known here as a" in again.err
 
 
+@pytest.mark.nightly
 async def test_what_is_refused(
     bare: Parley, a: Asker, others: list[Served], tmp_path: Path
 ) -> None:
@@ -114,6 +116,7 @@ async def test_what_is_refused(
     assert c.directory.by_identity(fetching[2]).url is None
 
 
+@pytest.mark.nightly
 async def test_a_changed_url_is_told_and_followed(
     bare: Parley, a: Asker, others: list[Served], tmp_path: Path
 ) -> None:

@@ -145,6 +145,7 @@ async def test_refusing_nodes(
         assert findings[0]["pointer"] == "/measure/0"
 
 
+@pytest.mark.nightly
 async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Path) -> None:
     """Applying creates, edits and cancels tasks, each request with its own key."""
     tasks = _existing()

@@ -72,6 +72,7 @@ def site(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed(made, tmp_path_factory.mktemp("site"))
 
 
+@pytest.mark.nightly
 def test_the_skeletons_own_tests_pass(made: Path) -> None:
     """The tests of the skeleton pass."""
     done = run(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", folder=made)
@@ -79,6 +80,7 @@ def test_the_skeletons_own_tests_pass(made: Path) -> None:
     assert "3 passed" in done.stdout
 
 
+@pytest.mark.nightly
 def test_it_is_found_and_measures(made: Path, site: Path) -> None:
     """An installed plugin is listed with its distribution, keeps the contract, and measures."""
     listed = run(PARLEY, "plugin", "list", "-o", "json", folder=made.parent, site=site)
@@ -284,6 +286,7 @@ def test_unknown_plugins() -> None:
     assert re.search(r"choose one of: .*\bidle,", done.err)
 
 
+@pytest.mark.nightly
 def test_ours_can_be_tried_too() -> None:
     """A test with two participants runs both parts here."""
     spec = json.dumps({"dest": "b.example", "count": 20, "interval": "PT0.01S"})
@@ -292,6 +295,7 @@ def test_ours_can_be_tried_too() -> None:
     assert "loss 0 % / 0 %" in done.out
 
 
+@pytest.mark.nightly
 def test_one_that_gives_a_result_each_interval_can_be_tried() -> None:
     """The intervals of a streaming test are merged when it has ended."""
     spec = json.dumps({"interface": "lo", "duration": "PT2S", "each": "PT1S"})

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.served_nodes import Asker, Command
 
 AT = ("--start", "2026-12-01T01:00:00Z", "--for", "2h")
 LISTED = ("--from", "2026-12-01T00:00:00Z", "--to", "2026-12-01T06:00:00Z")
 
 
+@pytest.mark.nightly
 async def test_a_life_from_the_command_line(ask: Command) -> None:
     """A reservation is added with all criteria, shown, listed, edited, and removed."""
     added = await ask(
@@ -72,6 +75,7 @@ async def test_a_document_is_read_and_options_win(ask: Command, tmp_path: Path) 
     assert (created["access"]["classes"], created["access"]["priority"]) == (["background"], 3)
 
 
+@pytest.mark.nightly
 async def test_the_pool_is_said(ask: Command, a: Asker) -> None:
     """The pool of a reservation is in the document, the list and the view."""
     await a.node.own_card.set({"in": "europe"})

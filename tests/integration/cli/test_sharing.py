@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
+import pytest
+
 from node.model import times
 from node.model.gaps import Gap
 from node.model.policysets import SETS
@@ -17,6 +19,7 @@ from tests.support.clocks import START
 from tests.support.served_nodes import Asker, Command
 
 
+@pytest.mark.nightly
 async def test_campaigns_from_the_command_line(ask: Command) -> None:
     """A campaign is added with all options, shown, edited, listed and removed."""
     added = await ask(
@@ -85,6 +88,7 @@ async def test_a_promise_beyond_the_pool_is_refused(ask: Command) -> None:
     assert (await ask("campaign", "edit", "ops", "--description", "kept")).code == 0
 
 
+@pytest.mark.nightly
 async def test_an_older_promise_beyond_the_pool_is_told(ask: Command) -> None:
     """Wherever campaign or pool are shown, they warn of a promise that the pool cannot keep."""
     created = await ask("campaign", "add", "ops", "--target", "20")
@@ -123,6 +127,7 @@ async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> No
     assert (explained["task"], explained["run"]) == (created["id"], None)
 
 
+@pytest.mark.nightly
 async def test_a_slot_in_a_gap_is_listed_and_explained(ask: Command, a: Asker) -> None:
     """The list has the range as one line, and each instant in it has the same explanation."""
     created = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
@@ -152,6 +157,7 @@ async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> No
     assert "is more than pool solo has: 0 nodes\n  widen the pool" in refused.err
 
 
+@pytest.mark.nightly
 async def test_attributes_from_the_command_line(ask: Command) -> None:
     """Attributes are set and removed, and nodes are listed by them."""
     card = json.loads((await ask("node", "set", "country=DE", "cpu_mbps=1000")).out)
@@ -164,6 +170,7 @@ async def test_attributes_from_the_command_line(ask: Command) -> None:
     assert "country=DE" in table
 
 
+@pytest.mark.nightly
 async def test_pools_from_the_command_line(ask: Command, a: Asker) -> None:
     """A pool is added by conditions, gets other policies, and shows its members and others."""
     await a.node.own_card.set({"country": "DE", "cpu_mbps": 1000})
@@ -213,6 +220,7 @@ async def test_invalid_pools(ask: Command) -> None:
     assert "campaign-default (recommended)" in (await ask("pool", "sets", "-o", "table")).out
 
 
+@pytest.mark.nightly
 async def test_a_task_is_created_only_if_it_finds_time(ask: Command) -> None:
     """A refusal for want of time says what would find it, and nothing is created."""
     start = format_instant(HOUR)

@@ -86,6 +86,7 @@ def report(*words: object) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.nightly
 def test_a_world_is_told_and_drawn_and_the_same_again(world: Path, tmp_path: Path) -> None:
     """Every promised slot is delivered or has a reason, in a document, a table, and a drawing."""
     one, other = tmp_path / "one.svg", tmp_path / "other.svg"
@@ -181,6 +182,7 @@ def test_a_broken_promise_says_how_to_see_it_again(
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_shares_of_a_pool_are_told_and_drawn(tmp_path: Path) -> None:
     """The report has a table of promised and found shares, and broken ones count."""
     world, drawing = tmp_path / "world.toml", tmp_path / "world.svg"
@@ -210,6 +212,7 @@ def fleet(file: Path, lengths: Sequence[tuple[int, str]], nodes: int = 2) -> Pat
     return file
 
 
+@pytest.mark.nightly
 def test_a_fleet_is_played_and_drawn(tmp_path: Path) -> None:
     """A fleet gives a table of promises for people, and a drawing."""
     small = fleet(tmp_path / "small.toml", ((1, "PT10M"), (3, "PT10M")), nodes=3)

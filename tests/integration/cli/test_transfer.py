@@ -89,6 +89,7 @@ async def _led(a: Asker) -> dict[str, Any]:
     return {task["reference"]["name"]: task for task in page["items"]}
 
 
+@pytest.mark.nightly
 async def test_a_node_leads_what_another_one_led(
     ask: Command, a: Asker, heir: Asker, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ async def test_a_node_leads_what_another_one_led(
     }
 
 
+@pytest.mark.nightly
 async def test_what_cannot_come_over_is_told(
     ask: Command, a: Asker, heir: Asker, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ async def test_a_file_that_is_no_export_is_refused(ask: Command, tmp_path: Path)
     assert "see parley admin export" in imported.err
 
 
+@pytest.mark.nightly
 async def test_many_tasks_are_changed_by_a_filter(ask: Command, a: Asker) -> None:
     """A trial shows what would change; a filter and names together, or none, are refused."""
     await _made(a)
@@ -185,6 +188,7 @@ async def test_many_tasks_are_changed_by_a_filter(ask: Command, a: Asker) -> Non
     assert (nothing.code, "No such tasks." in nothing.out + nothing.err) == (0, True)
 
 
+@pytest.mark.nightly
 async def test_tasks_are_exported_and_created_again(ask: Command, a: Asker, tmp_path: Path) -> None:
     """A file of tasks, or of documents written by hand, becomes tasks once."""
     await _made(a)
@@ -229,6 +233,7 @@ async def test_a_run_is_measured_once_more(ask: Command, a: Asker) -> None:
     assert task["reference"] == {"name": "first"}
 
 
+@pytest.mark.nightly
 async def test_a_drained_node_takes_no_runs_until_it_is_undrained(
     ask: Command, a: Asker, clock: ManualClock
 ) -> None:

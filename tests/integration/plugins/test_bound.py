@@ -174,6 +174,7 @@ async def ask(test: str, name: str, context: Context, dest: str, came: asyncio.E
 @pytest.mark.needs("curl", "fping", "iperf3", "irtt", "mtr")
 @pytest.mark.needs("ping", "scamper", "tracepath", "traceroute")
 @pytest.mark.usefixtures("links")
+@pytest.mark.nightly
 async def test_tools_leave_by_what_they_are_bound_to() -> None:
     """Every tool that can be bound leaves by the interface or the address, in every protocol."""
     dests = [f"192.0.2.{at}" for at in range(1, len(CASES) + 1)]

@@ -127,6 +127,7 @@ def test_a_trusted_certificate(tmp_path: Path) -> None:
         ("b.example", 5, {"trusting": None}, "self-signed certificate in certificate chain"),
     ],
 )
+@pytest.mark.mostly_nightly
 def test_certificates_that_are_not_good_enough(
     dest: str, days_left: float, fields: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_any_certificate_if_nobody_asks(tmp_path: Path) -> None:
     ],
     ids=["mail", "closed", "silent"],
 )
+@pytest.mark.mostly_nightly
 def test_servers_without_tls(talk: Callable[[socket.socket], None], reason: str) -> None:
     """A server without TLS fails the run, and the time of the connection is kept."""
     with talking(talk) as port:

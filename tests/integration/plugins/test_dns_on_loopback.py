@@ -102,6 +102,7 @@ def test_an_answer(protocol: str) -> None:
         ),
     ],
 )
+@pytest.mark.mostly_nightly
 def test_expectations(name: str, fields: dict[str, Any], reason: str | None) -> None:
     """An unexpected answer fails the run with a reason, and is kept."""
     run = asked(name, **fields)
@@ -137,6 +138,7 @@ def test_silence_is_asked_again() -> None:
     ],
     ids=["silent", "empty", "nonsense", "stranger", "cut", "empty over TCP"],
 )
+@pytest.mark.mostly_nightly
 def test_malformed_answers(
     server: Callable[[bytes], bytes | None], fields: dict[str, Any], reason: str
 ) -> None:
@@ -262,6 +264,7 @@ def test_an_answer_over_tls(
 
 
 @pytest.mark.parametrize("protocol", ["tls", "https"])
+@pytest.mark.nightly
 def test_a_certificate_of_somebody_else(authority: Authority, protocol: str) -> None:
     """A certificate that is not trusted is no answer, and is not asked for again."""
     with certified(authority.context("other.example", alpn="dot"), over_tls) as place:
@@ -291,6 +294,7 @@ def test_a_certificate_of_somebody_else(authority: Authority, protocol: str) -> 
     ],
     ids=["not found", "page", "no HTTP", "no HTTP/2", "reset", "closed"],
 )
+@pytest.mark.mostly_nightly
 def test_servers_that_do_not_answer_over_https(
     authority: Authority, alpn: str, talk: Callable[[ssl.SSLSocket], None], reason: str
 ) -> None:

@@ -33,6 +33,7 @@ ANY = TargetRules(frozenset(), 8642, allowed=(ipaddress.ip_network("127.0.0.0/8"
         ("dns", "dnspython", {"name": "a.example", "server": "localhost"}),
     ],
 )
+@pytest.mark.mostly_nightly
 def test_an_address_is_checked_after_the_look_up(
     test: str, tool: str, fields: dict[str, Any]
 ) -> None:

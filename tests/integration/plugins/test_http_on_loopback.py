@@ -106,6 +106,7 @@ def test_headers_are_sent_and_told_to_nobody(tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.nightly
 def test_certificates_are_judged(tool: str, tmp_path: Path) -> None:
     """A trusted certificate passes, and an expired one fails unless verification is off."""
     authority = Authority(tmp_path)
@@ -175,6 +176,7 @@ def _says(octets: bytes, connection: socket.socket) -> None:
     ],
     ids=["nothing", "mail", "cut", "short", "chunk", "elsewhere", "nowhere", "bracket", "below 0"],
 )
+@pytest.mark.mostly_nightly
 def test_malformed_answers_fail_the_run(tool: str, octets: bytes) -> None:
     """Any malformed answer fails the run with a reason and times."""
     with talking(lambda connection: _says(octets, connection)) as port:

@@ -55,6 +55,7 @@ def served(part: PartContext) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.needs("irtt")
+@pytest.mark.nightly
 def test_no_packet_is_lost_between_two_runs() -> None:
     """Intervals and runs follow each other, and every packet of each comes back."""
     for intervals in run_after_run(TOOL):
@@ -69,6 +70,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
 
 
 @pytest.mark.needs("irtt")
+@pytest.mark.nightly
 def test_a_server_that_comes_late_is_found() -> None:
     """Packets that were due before the server listened count as not sent, and not as lost."""
     parts = stream(TOOL, soon(), free_port(), 4, each="PT4S")
@@ -84,6 +86,7 @@ def test_a_server_that_comes_late_is_found() -> None:
 
 
 @pytest.mark.needs("irtt")
+@pytest.mark.nightly
 def test_without_a_server_there_is_a_gap() -> None:
     """An interval in which the server never answered has the reason, and no figures."""
     parts = stream(TOOL, soon(), free_port(), 4, each="PT4S")

@@ -61,6 +61,7 @@ def test_a_reference_clock_has_a_name() -> None:
     assert ((run.result or {})["reference"], run.reason) == ("GPS", None)
 
 
+@pytest.mark.nightly
 def test_packets_are_sent_at_their_pace() -> None:
     """Several packets have several round trips; the offset is that of the shortest."""
     arrivals: list[float] = []

@@ -163,6 +163,7 @@ PATHS = [
 
 @pytest.mark.needs("scamper", "traceroute", "mtr", "tracepath")
 @pytest.mark.usefixtures("chain")
+@pytest.mark.nightly
 async def test_all_tools_find_the_same_path() -> None:
     """All tools and protocols find the same three hops, with both IP versions."""
     four = await asyncio.gather(*(path_by(tool, how, END) for tool, how in PATHS))
@@ -177,6 +178,7 @@ async def test_all_tools_find_the_same_path() -> None:
 
 @pytest.mark.needs("tracepath")
 @pytest.mark.usefixtures("chain")
+@pytest.mark.nightly
 async def test_the_narrow_link_is_found() -> None:
     """Both tools find the MTU of 1400 in the middle, with both IP versions, and who reports it."""
     for dest, router in ((END, PATH[0]), (END6, "fd00:97:1::2")):
@@ -188,6 +190,7 @@ async def test_the_narrow_link_is_found() -> None:
 
 
 @pytest.mark.usefixtures("chain")
+@pytest.mark.nightly
 async def test_silent_losses_are_found() -> None:
     """The size of 1300 above which packets vanish, where a link's ends disagree, is found."""
     ip("c", "link set tob mtu 1300")

@@ -60,6 +60,7 @@ def test_a_text_arrives(source: str, dest: str) -> None:
     assert TEST.summary(result).startswith(f"{len(text)} characters in ")
 
 
+@pytest.mark.nightly
 def test_nobody_is_there() -> None:
     """An end without the other one says so, and so does the run."""
     sending, receiving = session("127.1.0.1", "127.1.0.2")

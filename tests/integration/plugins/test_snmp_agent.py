@@ -88,6 +88,7 @@ def sending() -> Iterator[None]:
         sender.join()
 
 
+@pytest.mark.nightly
 def test_a_rate_is_told_with_a_community(port: int) -> None:
     """The traffic of loopback is what was sent over it, in both directions alike."""
     with sending():
@@ -100,6 +101,7 @@ def test_a_rate_is_told_with_a_community(port: int) -> None:
     assert result["received"]["rate_bps"] == result["sent"]["rate_bps"]
 
 
+@pytest.mark.nightly
 def test_a_user_is_authenticated_and_encrypted(port: int) -> None:
     """The third version takes passphrases, and tells when one of them is wrong."""
     run = asked(port, credentials=BOTH, **USER)

@@ -74,6 +74,7 @@ def run(parts: list[PartContext], test: str = "latency") -> Merged:
         ("localhost", "localhost", {"ip_version": 4}),
     ],
 )
+@pytest.mark.mostly_nightly
 def test_every_packet_comes_back(source: str, dest: str, fields: dict[str, Any]) -> None:
     """On loopback all packets come back once and in order, within 50 ms."""
     outcome = run(session(source, dest, **fields))
@@ -135,6 +136,7 @@ def test_the_reflector_ends_at_its_deadline() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.nightly
 def test_a_sender_without_time_to_wait_says_nothing_of_loss(count: int) -> None:
     """A sender whose run ends before its last packet's timeout reports that, not a lost packet."""
     source, _ = session("127.1.0.1", "127.1.0.2", longer=0, count=count, timeout="PT20S")

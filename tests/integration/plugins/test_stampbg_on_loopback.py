@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
+
 from node.model.times import SECOND
 from node.plugins.tests.latencybg import TEST
 from node.plugins.tools.stampbg import LEAD_IN, SLACK, TOOL
@@ -20,6 +22,7 @@ from tests.integration.plugins.streams import (
 from tests.support.loopback import free_port
 
 
+@pytest.mark.nightly
 def test_no_packet_is_lost_between_two_runs() -> None:
     """Two consecutive runs on the same port lose no packet between them."""
     for intervals in run_after_run(TOOL):
@@ -34,6 +37,7 @@ def test_no_packet_is_lost_between_two_runs() -> None:
         assert 0 < total["delay_ms"]["round_trip"]["median"] < 50
 
 
+@pytest.mark.nightly
 def test_a_source_that_is_stopped_for_a_while_makes_no_burst() -> None:
     """Packets whose time has long passed are not sent, and do not count as lost."""
     parts = stream(TOOL, soon(), free_port(), 3, each="PT3S")
@@ -50,6 +54,7 @@ def test_a_source_that_is_stopped_for_a_while_makes_no_burst() -> None:
     assert result["received_back"] + result["late"] == result["sent"]
 
 
+@pytest.mark.nightly
 def test_a_source_that_is_stopped_for_longer_than_an_interval_records_each() -> None:
     """Packets of intervals that are over when the source goes on are told as not sent."""
     parts = stream(TOOL, soon(), free_port(), 5)
@@ -70,6 +75,7 @@ def test_a_source_that_is_stopped_for_longer_than_an_interval_records_each() -> 
     assert all(each["received_back"] + each["late"] == each["sent"] for each in measured)
 
 
+@pytest.mark.nightly
 def test_a_host_without_a_reflector_is_loss_and_is_told() -> None:
     """Without a reflector all packets are lost, and the ICMP errors are counted."""
     parts = stream(TOOL, soon(), free_port(), 1)

@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from lead.simulation.server import abandoned_servers, remove
 from node.execution import proctable
 from node.postgres.binaries import ServerBinaries, locate
@@ -20,6 +22,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.nightly
 def test_a_killed_simulation_leaves_nothing() -> None:
     """Server and directory of a process that lives stay, and those of one that is gone go."""
     binaries = locate()

@@ -193,6 +193,7 @@ WAYS = {
     "way",
     [pytest.param(it, marks=[] if it == "change a row" else pytest.mark.nightly) for it in WAYS],
 )
+@pytest.mark.nightly
 def test_who_came_first_goes_on_first(store: NodeStore, way: str) -> None:
     """Each of many that wait for one row goes on in its turn, however busy the host is."""
     order: list[str] = []
@@ -249,6 +250,7 @@ def test_a_stranger_who_has_a_lock_is_waited_for(
         other.give_back(stranger)
 
 
+@pytest.mark.nightly
 def test_idle_connections_keep_nobody_waiting_for_room() -> None:
     """A database can be dropped, though much was notified in another one with idle connections."""
 

@@ -17,6 +17,7 @@ FEW = {"shares": ["shares"], "guarantees": ["seats", "gaps"], "deadlines": ["dea
     [pytest.param(it, marks=[] if it == "shares" else pytest.mark.nightly) for it in PROMISES],
 )
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_a_promise_is_kept_in_the_long_run(promise: str) -> None:
     """Shares, guarantees, and deadlines are within their bounds, for one set of each trial."""
     listed = [it for it in plays([promise], [1], 200, 4) if it.trial in FEW[promise]]

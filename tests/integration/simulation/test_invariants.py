@@ -129,6 +129,7 @@ def _found(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, statement: str, 
     assert any(words in violation for violation in violations), violations
 
 
+@pytest.mark.nightly
 def test_a_quiet_world_gives_all_seats() -> None:
     """A world without faults has no violations and delivers every promised run."""
     report = simulate(_pools())

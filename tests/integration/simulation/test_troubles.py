@@ -57,6 +57,7 @@ def test_each_trouble_breaks_no_promise(faults: dict[str, float]) -> None:
     assert report != simulate(troubled({}))
 
 
+@pytest.mark.nightly
 def test_processes_of_one_node_share_its_work(tmp_path: Path) -> None:
     """With several leads and APIs everything is delivered, and by another course of events."""
     world = tmp_path / "world.toml"

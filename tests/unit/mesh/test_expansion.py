@@ -95,6 +95,7 @@ def test_a_covering_asks_everybody(ends: list[tuple[int, str, str]]) -> None:
     assert sorted(first) == sorted({m for m, _, _ in ends})
 
 
+@pytest.mark.nightly
 def test_a_full_mesh_is_covered_by_half_of_its_nodes() -> None:
     """A sample of a full mesh has half as many pairs as nodes."""
     names = [f"n{number}" for number in range(300)]

@@ -55,6 +55,7 @@ def test_dots_that_are_no_key(text: str) -> None:
     assert "x" in parse_toml(text)
 
 
+@pytest.mark.nightly
 def test_a_file_of_a_few_names_with_billions_of_tasks() -> None:
     """A full mesh of thousands, and one group named again and again, are refused uncounted."""
     names = ", ".join(f'"n{number}"' for number in range(20_000))
@@ -74,6 +75,7 @@ def test_a_file_of_a_few_names_with_billions_of_tasks() -> None:
     assert (finding.stops, "more than 5 tasks" in finding.detail) == (True, True)
 
 
+@pytest.mark.nightly
 def test_findings_are_bounded_and_what_stops_is_among_them() -> None:
     """The first of many findings are told, and none that stops the file is hidden by others."""
     idle = "".join(f"g{number} = []\n" for number in range(9_000))

@@ -85,6 +85,7 @@ BY_TOOL = {tool: [each for each in RECORDED if each[0] == tool] for tool, *_ in 
 
 @pytest.mark.parametrize("tool", BY_TOOL)
 @given(st.data())
+@pytest.mark.mostly_nightly
 def test_no_figure_that_cannot_be_is_shown(tool: str, data: st.DataObject) -> None:
     """A damaged output is refused with a sentence, or what is right of it is kept."""
     _, test, case, part = data.draw(st.sampled_from(BY_TOOL[tool]))

@@ -27,6 +27,7 @@ def test_intervals_divide_the_duration() -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [0, 3])
+@pytest.mark.nightly
 def test_its_program_tells_each_interval(ahead_s: int) -> None:
     """The program sleeps from the start on, and prints a record after each interval."""
     brief = {"each": 100 * MILLISECOND, "duration": 300 * MILLISECOND}

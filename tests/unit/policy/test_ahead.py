@@ -100,6 +100,7 @@ def test_a_campaign_gets_only_its_part_beyond_two_hours(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", BY_WEIGHT)
 @pytest.mark.parametrize("other", ["none", "suspended", "urgent"])
+@pytest.mark.mostly_nightly
 def test_a_sole_campaign_gets_everything(policy: str, other: str) -> None:
     """Suspended and urgent campaigns have no part of later hours."""
     levels = {"suspended": 0, "urgent": URGENT}
@@ -151,6 +152,7 @@ def test_a_parent_shares_with_its_children() -> None:
     weights=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     wide=st.integers(1, 4),
 )
+@pytest.mark.nightly
 def test_long_and_wide_runs_even_out(
     lengths: list[int], weights: tuple[int, int], wide: int
 ) -> None:

@@ -285,6 +285,7 @@ ARRIVALS = (at_once, half_a_second_apart, last_one_first, one_by_one, one_late)
 
 @pytest.mark.parametrize("policy", [*BY_WEIGHT, *BY_DEADLINE])
 @pytest.mark.parametrize("asking", ARRIVALS, ids=lambda it: it.__name__)
+@pytest.mark.mostly_nightly
 def test_a_burst_is_divided_by_weight(policy: str, asking: Asking) -> None:
     """However requests come, each campaign has its part to a run: three to one is nine to three."""
     burst = Burst((3, 1), 12, 3, 12)
@@ -293,6 +294,7 @@ def test_a_burst_is_divided_by_weight(policy: str, asking: Asking) -> None:
 
 @pytest.mark.parametrize("policy", BY_STARTS)
 @pytest.mark.parametrize("asking", ARRIVALS, ids=lambda it: it.__name__)
+@pytest.mark.mostly_nightly
 def test_starts_are_divided_by_price(policy: str, asking: Asking) -> None:
     """The sets that count starts divide those of a burst."""
     burst = Burst((3, 1), 12, 3, 12)
@@ -301,6 +303,7 @@ def test_starts_are_divided_by_price(policy: str, asking: Asking) -> None:
 
 @pytest.mark.parametrize("policy", ["campaign-default", "gridserver-usage", "boinc-wrr"])
 @pytest.mark.parametrize("asking", ARRIVALS, ids=lambda it: it.__name__)
+@pytest.mark.mostly_nightly
 def test_a_burst_that_begins_at_once(policy: str, asking: Asking) -> None:
     """Runs that began before others came are lost to them; all the rest is divided."""
     if asking is one_late:
@@ -312,6 +315,7 @@ def test_a_burst_that_begins_at_once(policy: str, asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.mostly_nightly
 def test_random_bursts_are_divided(seed: int) -> None:
     """Other weights, two to eight campaigns, other sizes, sets, and arrivals do as well."""
     rng = random.Random(seed)

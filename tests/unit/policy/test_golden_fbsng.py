@@ -55,6 +55,7 @@ def test_shares_hold_in_any_ten_starts() -> None:
     assert list(differences(picks, expected)) == []
 
 
+@pytest.mark.nightly
 def test_the_expectation_is_never_read() -> None:
     """A case with a wrong expectation gets the same answer."""
     for case in CASES.values():

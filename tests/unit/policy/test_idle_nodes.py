@@ -82,6 +82,7 @@ STREAMS = st.lists(
 @pytest.mark.parametrize("policy", COMPOSITIONS)
 @settings(max_examples=6, phases=[Phase.generate])  # to shrink a fleet takes minutes
 @given(streams=STREAMS, nodes=st.integers(2, 4), seed=st.integers(0, 99))
+@pytest.mark.mostly_nightly
 def test_no_run_begins_later_than_on_another_free_node(
     policy: str, streams: list[DemandStream], nodes: int, seed: int
 ) -> None:

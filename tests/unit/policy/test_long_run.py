@@ -41,6 +41,7 @@ def _an_hour_later(view: View, outcome: EpisodeOutcome) -> View:
         ),
     ],
 )
+@pytest.mark.nightly
 def test_shares_come_true_in_the_long_run(name: str, parts: dict[str, float]) -> None:
     """Over many episodes in which all want everything, each gets its part within two percent."""
     nodes = nodes_of(20)

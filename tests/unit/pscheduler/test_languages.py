@@ -75,6 +75,7 @@ def members(draw: st.DrawFn, language: Language) -> Any:
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 @given(data=st.data())
+@pytest.mark.mostly_nightly
 def test_words_of_a_spec_are_stable(language: Language, data: st.DataObject) -> None:
     """A spec from words gives words that give the same spec."""
     with contextlib.suppress(Refusal):
@@ -84,6 +85,7 @@ def test_words_of_a_spec_are_stable(language: Language, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 @given(words=st.lists(st.text() | TEXTS | st.sampled_from(["--dest", "-d", "--no-", "--", "-"])))
+@pytest.mark.mostly_nightly
 def test_any_words_give_a_spec_or_a_refusal(language: Language, words: list[str]) -> None:
     """Words that are no options are refused with a text and status 400."""
     spec, refusal = outcome_of(lambda: language.parse(words))
@@ -95,6 +97,7 @@ def test_any_words_give_a_spec_or_a_refusal(language: Language, words: list[str]
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 @given(data=st.data())
+@pytest.mark.mostly_nightly
 def test_any_spec_is_valid_or_refused(language: Language, data: st.DataObject) -> None:
     """Any JSON is a valid spec, of which everything can be told, or is refused in one line."""
     spec: Any = data.draw(members(language) | JSON)
@@ -114,6 +117,7 @@ def test_any_spec_is_valid_or_refused(language: Language, data: st.DataObject) -
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 @given(data=st.data())
+@pytest.mark.mostly_nightly
 def test_any_result_has_a_text(language: Language, data: st.DataObject) -> None:
     """Any JSON as a result, as other nodes may tell it, has a text and an HTML form or none."""
     names = st.sampled_from(RESULT_MEMBERS) | st.text(max_size=3)

@@ -101,6 +101,7 @@ def test_each_class_has_a_line_and_a_bar_for_each_node() -> None:
     assert len(areas(each, "strong")) == report.nodes
 
 
+@pytest.mark.nightly
 def test_each_pair_has_a_cell() -> None:
     """Each pair has a cell with its figures in a tooltip."""
     report = report_of_world()
