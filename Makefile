@@ -41,7 +41,7 @@ help: ## print this list
 demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1 stops after one round
 	@$(BIN)/parley lab demo $(if $(CHECK),--check)
 
-test: $(DEVELOPMENT) ## all tests, with a real Postgres and real processes; ARGS="-k word" chooses
+test: $(DEVELOPMENT) ## the tests, with a real Postgres and real processes; ARGS="-k word" chooses, ARGS="-m ''" runs the longest, too
 	@$(BIN)/python -m deploy.packages
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
