@@ -32,7 +32,9 @@ def main(environment: Path, locks: Sequence[Path]) -> str | None:
     began = time.monotonic()
     python = environment / "bin" / "python"
     warm = python.exists()
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
+    # What is imported is compiled then, which is a part of all that there is.
+    install = [*pip, "install", "--no-compile"]
     total = sum(len(_PIN.findall(lock.read_text())) for lock in locks)
     if not warm:
         print_line(
@@ -41,13 +43,13 @@ def main(environment: Path, locks: Sequence[Path]) -> str | None:
         if fault := _make(environment):
             return fault
     print_line(f"Installing {total} Python packages into {environment}")
-    locked = [*pip, "--require-hashes", *(f"--requirement={lock}" for lock in locks)]
+    locked = [*install, "--require-hashes", *(f"--requirement={lock}" for lock in locks)]
     if not run(locked, _package_counter(total), landmark=_FETCHED):
         return "the packages could not be installed; the reason is above"
-    if warm and not run([*pip[:-1], "uninstall", "--yes", _FORMER_NAME], lambda _: None):
+    if warm and not run([*pip, "uninstall", "--yes", _FORMER_NAME], lambda _: None):
         return f"{_FORMER_NAME} could not be removed; the reason is above"
     # Use the locked hatchling from the environment instead of one that pip downloads.
-    parley = [*pip, "--no-deps", "--no-build-isolation", "--editable", "."]
+    parley = [*install, "--no-deps", "--no-build-isolation", "--editable", "."]
     if not run(parley, lambda _: None):
         return "Parley could not be installed; the reason is above"
     print_line(f"Installed after {time.monotonic() - began:.0f} s")
