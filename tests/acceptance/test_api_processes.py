@@ -67,6 +67,7 @@ async def doors(a: Outsider) -> AsyncIterator[list[tuple[Outsider, RunningProces
         await service.end(10)
 
 
+@pytest.mark.nightly
 async def test_any_process_takes_and_tells_tasks_of_the_node(
     a: Outsider, b: Outsider, doors: list[tuple[Outsider, RunningProcess]]
 ) -> None:
@@ -99,6 +100,7 @@ async def test_any_process_takes_and_tells_tasks_of_the_node(
             await listening
 
 
+@pytest.mark.nightly
 async def test_other_nodes_are_sent_to_the_service(
     a: Outsider, doors: list[tuple[Outsider, RunningProcess]]
 ) -> None:

@@ -88,6 +88,7 @@ def soon(seconds: float) -> str:
 
 
 @pytest.mark.parametrize(("place", "duration_s"), [(0, 3601), (2, 3602)])
+@pytest.mark.nightly
 async def test_a_cancelled_run_stops_everywhere(
     place: int, duration_s: int, nodes: list[Outsider]
 ) -> None:
@@ -108,6 +109,7 @@ async def test_a_cancelled_run_stops_everywhere(
 
 
 @pytest.mark.needs("iperf3", "cubic")
+@pytest.mark.nightly
 async def test_a_cancelled_measurement_stops_at_both_ends(
     lab: Lab, a: Outsider, b: Outsider
 ) -> None:

@@ -136,6 +136,7 @@ async def test_limits_say_no_in_every_set(nodes: list[Outsider], pool: str) -> N
     assert run["state"] == "scheduled"
 
 
+@pytest.mark.nightly
 async def test_too_much_is_refused_with_the_remedy(nodes: list[Outsider], pool: str) -> None:
     """Requests for more nodes than exist, or for attributes that no node has, are refused."""
     lead = nodes[0]

@@ -81,6 +81,7 @@ async def test_a_start(b: Outsider, c: Outsider, everywhere: Everywhere) -> None
     assert abs(run["start_error_ms"]) < 1000
 
 
+@pytest.mark.nightly
 async def test_repeat_and_max_runs(a: Outsider, c: Outsider, everywhere: Everywhere) -> None:
     """A repeated task runs at its start plus whole intervals, max_runs times, and is then over."""
     start = instant(soon())

@@ -200,6 +200,7 @@ def test_transforms_work_in_the_unit(
 @pytest.mark.parametrize(
     ("forbidden", "loaded"), [((), "echo"), (("ptrace",), Path("/bin/sh").resolve().name)]
 )
+@pytest.mark.nightly
 def test_tools_are_held_in_the_unit(forbidden: tuple[str, ...], loaded: str) -> None:
     """A tool is loaded before its instant, where tracing is allowed; elsewhere a shell waits."""
     argv = [sys.executable, "-m", "tests.architecture.held", str(DEPLOY / "parley-tools.service")]

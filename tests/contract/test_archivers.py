@@ -200,6 +200,7 @@ async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None
     ]
 
 
+@pytest.mark.nightly
 async def test_postgres_adds_to_a_table_that_was_there(where: Surroundings) -> None:
     """A row with the document is added to the column of another table, whatever its type."""
     async with PEERS["postgresql"][1](where) as peer:
@@ -247,6 +248,7 @@ async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) ->
 
 
 @pytest.mark.needs("rabbitmq")
+@pytest.mark.nightly
 async def test_unroutable_messages_are_not_delivered(where: Surroundings) -> None:
     """A message that no queue takes is not delivered, and a missing exchange is reported."""
     async with rabbitmq(where) as peer:

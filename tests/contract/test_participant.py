@@ -132,6 +132,7 @@ async def test_it_says_who_it_is(party: Party) -> None:
     assert party.participant.name == party.node.card.name
 
 
+@pytest.mark.mostly_nightly
 async def test_it_accepts_what_it_can_do(party: Party) -> None:
     """An introduction is accepted with the tools that are offered, and may be repeated."""
     task = await party.known()
@@ -139,6 +140,7 @@ async def test_it_accepts_what_it_can_do(party: Party) -> None:
     assert (answered.accepted, answered.reason, answered.tools) == (True, None, ("sleep",))
 
 
+@pytest.mark.mostly_nightly
 async def test_it_considers_without_keeping(party: Party) -> None:
     """A task that is only considered gets the answer of an introduction, and is not known after."""
     task = party.task()
@@ -202,6 +204,7 @@ async def test_what_others_have(party: Party) -> None:
         assert sum(hour.before for hour in hours) == 4 * DURATION
 
 
+@pytest.mark.mostly_nightly
 async def test_it_refuses_a_test_it_does_not_know(party: Party) -> None:
     """A refusal is an answer, with the reason."""
     task = party.task().model_copy(update={"test": "juggling"})
@@ -210,6 +213,7 @@ async def test_it_refuses_a_test_it_does_not_know(party: Party) -> None:
     assert "there is no test 'juggling'" in (answered.reason or "")
 
 
+@pytest.mark.mostly_nightly
 async def test_it_refuses_a_spec_it_does_not_understand(party: Party) -> None:
     """A wrong field of the spec is named in the refusal."""
     task = party.task().model_copy(update={"spec": {"duration": "soon"}})
@@ -218,6 +222,7 @@ async def test_it_refuses_a_spec_it_does_not_understand(party: Party) -> None:
     assert "/test/spec/duration" in (answered.reason or "")
 
 
+@pytest.mark.mostly_nightly
 async def test_it_refuses_the_place_of_another(party: Party) -> None:
     """A node that is addressed by another node's identity refuses and says so."""
     task = party.task()
@@ -229,6 +234,7 @@ async def test_it_refuses_the_place_of_another(party: Party) -> None:
     assert answered.reason == "the introduction is addressed to another node; check its URL and key"
 
 
+@pytest.mark.mostly_nightly
 async def test_it_offers_its_free_time(party: Party) -> None:
     """A proposal has the free ranges, the clock and the horizon."""
     task = await party.known()
@@ -239,6 +245,7 @@ async def test_it_offers_its_free_time(party: Party) -> None:
     assert answered.horizon == START + times.DAY
 
 
+@pytest.mark.mostly_nightly
 async def test_it_offers_what_lower_priorities_would_leave(party: Party) -> None:
     """Both passes are answered at once, and what stands in the way is named."""
     low = await party.known()
@@ -388,6 +395,7 @@ async def test_no_hold_is_lost_among_many(party: Party) -> None:
     assert len(answered.held) == 512
 
 
+@pytest.mark.mostly_nightly
 async def test_it_refuses_a_tool_it_does_not_know(party: Party) -> None:
     """A hold for a tool that is not there is refused, and nothing is booked."""
     task = await party.known()

@@ -133,6 +133,7 @@ async def _slots_of(a: Asker, task: UUID, since: int) -> list[int]:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 async def test_a_week_is_told_by_the_task_and_not_by_the_slot(a: Asker) -> None:
     """Each slot of seven days is told, with a handful of rows for each task."""
     tasks, told = await _away(a, SCHEDULES), 0

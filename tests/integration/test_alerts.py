@@ -178,6 +178,7 @@ async def test_a_task_that_is_over_has_no_raised_alerts(a: Asker, clock: ManualC
     assert await _listed(a) == []
 
 
+@pytest.mark.nightly
 async def test_unknown_figures_are_refused_with_what_was_meant(a: Asker) -> None:
     """A threshold that no result can meet is a fault of the task."""
     document = {

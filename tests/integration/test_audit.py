@@ -175,6 +175,7 @@ async def test_what_cannot_be_done_is_recorded_with_the_problem(a: Asker) -> Non
     ]
 
 
+@pytest.mark.nightly
 async def test_a_flood_of_strangers_is_counted(a: Asker) -> None:
     """A thousand refused requests leave a few rows, and one that says how many there were."""
     async with user(a, None) as stranger:

@@ -81,6 +81,7 @@ async def test_an_urgent_run_displaces_one_of_higher_priority(world: World) -> N
     assert (await _state(a, urgent))[0] == "booked"
 
 
+@pytest.mark.nightly
 async def test_urgent_runs_do_not_displace_each_other(world: World) -> None:
     """An urgent run gives way to nobody."""
     a, _ = await world.two()
@@ -93,6 +94,7 @@ async def test_urgent_runs_do_not_displace_each_other(world: World) -> None:
     assert (await _state(a, second))[0] == "waiting"
 
 
+@pytest.mark.nightly
 async def test_runs_of_other_leads_stay(world: World) -> None:
     """A campaign is urgent at its own lead only; others are displaced by priority."""
     a, b = await world.two()
@@ -104,6 +106,7 @@ async def test_runs_of_other_leads_stay(world: World) -> None:
     assert (await _state(a, urgent))[0] == "waiting"
 
 
+@pytest.mark.nightly
 async def test_the_budget_limits_what_the_urgent_displace(world: World) -> None:
     """With half of the nodes for urgent runs, a task of all nodes displaces nothing."""
     a = await world.site("a", urgent_percent=50)

@@ -307,6 +307,7 @@ async def test_other_campaigns_have_no_limit(world: World) -> None:
 
 
 @pytest.mark.parametrize("limited", [{"seats_max": 2}, {"limits": {"runs": {"hard": 2}}}])
+@pytest.mark.nightly
 async def test_a_pool_task_has_as_many_seats_as_a_limit_permits(
     world: World, limited: dict[str, Any]
 ) -> None:
@@ -357,6 +358,7 @@ async def test_seats_are_given_where_there_is_room_within_the_slip(
     assert why.replace(" (hard)", "").endswith(f"at once, of at most 1, until {until}")
 
 
+@pytest.mark.nightly
 async def test_the_seats_of_a_term_slip_one_by_one(world: World) -> None:
     """Each run of a term starts when there is room, and only as late as it must."""
     pool = await pooled(world, [{}, {}])

@@ -239,6 +239,7 @@ async def test_who_did_not_answer_a_clock_that_was_ahead_is_asked_again(
 
 
 @set_back
+@pytest.mark.nightly
 async def test_a_run_that_seemed_over_waits_for_its_start(world: World, hear: SetBack) -> None:
     """Its lead does not measure; parts of those that do are still to come."""
     a, b = await world.two()

@@ -444,6 +444,7 @@ async def test_a_moved_node_goes_on_without_a_word(world: World) -> None:
     assert await moved.announcer.own() is not None
 
 
+@pytest.mark.nightly
 async def test_no_word_of_another_node_ends_a_node(world: World) -> None:
     """A peer that lies ends nobody: with its own statement, a changed one, or one from before."""
     original, node, site = await _twice(world)

@@ -52,7 +52,7 @@ async def _twice_the_life(world: World, a: Site, b: Site) -> None:
 @pytest.mark.parametrize(
     ("what", "whom", "phase"), list(product(CALLS, ("a", "b"), ("asked", "answered")))
 )
-@pytest.mark.mostly_nightly
+@pytest.mark.nightly
 async def test_a_lead_that_dies_leaves_nothing_half_done(
     world: World, what: str, whom: str, phase: str
 ) -> None:

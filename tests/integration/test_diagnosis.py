@@ -186,6 +186,7 @@ async def test_no_probe_goes_to_a_port_that_is_not_the_nodes(
     assert bool(connected) is at_home
 
 
+@pytest.mark.nightly
 async def test_nodes_ask_one_after_the_other(a: Asker, b: Served) -> None:
     """One check for other nodes is made at a time, and a moment passes between two."""
     await know(a.node, b)

@@ -143,6 +143,7 @@ async def test_what_nobody_else_has_is_missed(world: World) -> None:
     assert (state, FORGOT in (reason or "")) == ("cancelled", True)
 
 
+@pytest.mark.nightly
 async def test_a_restore_under_a_running_process_is_no_lateness(world: World) -> None:
     """A process whose data are put back does not say that it came too late to what it measured."""
     [a] = [await world.site("a")]
@@ -167,6 +168,7 @@ async def test_a_restore_under_a_running_process_is_no_lateness(world: World) ->
     )
 
 
+@pytest.mark.nightly
 async def test_what_was_begun_before_the_data_went_back_ends(world: World) -> None:
     """A run that a process measures while its data are put back to before its start is over."""
     a, b = await world.two()
@@ -183,6 +185,7 @@ async def test_what_was_begun_before_the_data_went_back_ends(world: World) -> No
     assert await _runs(b, first) == [("finished", None)]
 
 
+@pytest.mark.nightly
 async def test_a_run_that_was_booked_after_the_backup_may_have_been_measured(world: World) -> None:
     """A lead that does not know the booking of a past slot any more says what it cannot know."""
     a, b = await world.two()

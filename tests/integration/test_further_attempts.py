@@ -188,6 +188,7 @@ async def test_one_of_two_attempts_that_come_late_stands(
     assert [*states, await a.state(third)] == ["finished", "failed", "cancelled"]
 
 
+@pytest.mark.nightly
 async def test_no_attempt_is_booked_beside_one_that_is_under_way(world: World) -> None:
     """A participant that still measures the attempt before refuses the next one."""
     a, b, task = await _booked(world)

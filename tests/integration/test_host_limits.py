@@ -297,6 +297,7 @@ async def test_shares_of_leads_are_in_the_same_file(pair: Pair, tmp_path: Path) 
     assert await pair.b.lead_shares.all() == []
 
 
+@pytest.mark.nightly
 async def test_use_is_measured(pair: Pair) -> None:
     """Metrics say how much of the quotas is used, and not by whom."""
     await limit(pair.b, SMALL.replace("most.tasks = 2", 'most.time = "PT5M/P1D"'))

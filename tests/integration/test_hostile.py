@@ -308,6 +308,7 @@ def test_a_participant_answers_for_another_task() -> None:
     assert participant.booked == {"t": ("t", 7), "u": ("u", 7)}
 
 
+@pytest.mark.nightly
 async def test_a_facade_that_serves_everybody_is_found(gullible: Scene) -> None:
     """Each right that a client may not have is noted when the façade gives it."""
     await facade.run(gullible, random.Random(1), 4 * 3 * facade.TASKS_MAX)

@@ -285,6 +285,7 @@ async def test_a_tool_is_ended_even_if_its_node_does_not_do_it(
     assert finished.killed == "ran longer than 0.5 s"
 
 
+@pytest.mark.nightly
 async def test_a_tool_can_be_ended_as_soon_as_it_is_started(runner: ToolRunner) -> None:
     """A signal reaches a tool that was forked a moment ago and has no group of its own yet."""
     for _ in range(30):
@@ -343,6 +344,7 @@ async def test_tools_outlive_the_program_that_starts_them(runner: ToolRunner) ->
     await running.end(0)
 
 
+@pytest.mark.nightly
 async def test_tools_end_with_their_node(target: Target) -> None:
     """If the node is killed, its tools end, whatever they do against it."""
     asked = json.dumps({"token": TOKEN, "stay": True, "daemon": True})

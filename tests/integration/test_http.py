@@ -136,6 +136,7 @@ async def test_a_change_of_what_has_changed_is_refused(a: Asker) -> None:
     assert status == 204
 
 
+@pytest.mark.nightly
 async def test_a_change_at_the_same_moment_is_noticed(a: Asker) -> None:
     """A request with If-Match does not touch what was changed after the request had come."""
     await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})

@@ -179,6 +179,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.nightly
 async def test_a_wrong_field_is_named(peer: Peer) -> None:
     """Nonsense in an introduction is refused with a pointer, before anything is kept."""
     for pointer, changes in WRONG:
@@ -247,6 +248,7 @@ async def test_a_node_adds_tasks_at_a_limited_rate(peer: Peer, clock: ManualCloc
     assert await peer.kept() == 61
 
 
+@pytest.mark.nightly
 async def test_a_node_has_a_limited_number_of_open_tasks(peer: Peer) -> None:
     """A node that leads as many open tasks here as it may is told to ask later, until some end."""
     first = peer.introduction()

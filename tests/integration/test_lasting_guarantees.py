@@ -124,6 +124,7 @@ async def _wide_and_narrow(pool: Pooled, k: int) -> tuple[UUID, list[UUID]]:
     return wide, narrow
 
 
+@pytest.mark.nightly
 async def test_the_end_of_a_wide_task_ends_the_wait_for_it(world: World) -> None:
     """Tasks that waited for another one start at once when that is cancelled, and keep nobody."""
     pool = await pooled(world, [{}, {}, {}, {}], policy={"set": "fbsng-dynamic"})
@@ -139,6 +140,7 @@ async def test_the_end_of_a_wide_task_ends_the_wait_for_it(world: World) -> None
     assert await _seated(pool, *narrow) == [True, True]
 
 
+@pytest.mark.nightly
 async def test_what_only_waits_keeps_nobody_waiting(world: World) -> None:
     """A task that waited for another one starts with the next ones, and is not in their way."""
     pool = await pooled(world, [{}, {}, {}, {}], policy={"set": "fbsng-dynamic"})

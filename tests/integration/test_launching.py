@@ -762,6 +762,7 @@ async def test_a_database_that_is_away_ends_no_measurement(
     assert (await due.row())["state"] == "finished"
 
 
+@pytest.mark.nightly
 async def test_a_part_that_can_never_be_kept_is_left_to_the_next_look(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,7 @@ def test_a_message_puts_nothing_into_the_environment(lent: OwnRunner, place: Pat
 
 
 @pytest.mark.parametrize("name", ["../../proc/1/ns/net", "/proc/1/ns/net", "of-somebody", ""])
+@pytest.mark.mostly_nightly
 def test_only_allowed_networks_are_entered(lent: OwnRunner, name: str) -> None:
     """A node enters no network namespace that ``PARLEY_CONTEXTS`` does not name."""
     [outcome] = became(lent, asked("id", namespace=name))

@@ -117,6 +117,7 @@ CASES: list[tuple[dict[str, str], set[str]]] = [
 ]
 
 
+@pytest.mark.nightly
 async def test_tasks_and_runs_have_the_same_filters(a: Asker) -> None:
     """Each filter leaves the tasks that meet it, and their runs; several must all be met."""
     for filters, expected in CASES:
@@ -136,6 +137,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.nightly
 async def test_tasks_are_sorted_page_by_page(a: Asker) -> None:
     """Each order of tasks holds over all pages: by name, mesh, state, next run, and creation."""
     await a.rows("UPDATE task SET state = 'refused', reason = 'no' WHERE test = 'rtt'")
@@ -203,6 +205,7 @@ async def test_a_list_is_one_query(a: Asker, monkeypatch: pytest.MonkeyPatch) ->
         assert len(asked) == queries, (path, asked)
 
 
+@pytest.mark.nightly
 async def test_a_list_reads_no_history_of_other_tasks(
     a: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ async def _states(pair: Pair) -> set[str]:
     return {row[0] for row in await pair.a.rows("SELECT state::text FROM run")}
 
 
+@pytest.mark.nightly
 async def test_runs_with_a_node_that_lost_its_database_wait(pair: Pair) -> None:
     """Runs with a node that does not know this one are taken back, and explained."""
     task = await pair.book(1)
@@ -53,6 +54,7 @@ async def test_runs_with_a_node_that_lost_its_database_wait(pair: Pair) -> None:
     assert "b does not know this node" in listed["items"][1]["last_error"]
 
 
+@pytest.mark.nightly
 async def test_all_is_booked_again_when_it_is_added_again(pair: Pair) -> None:
     """Once it knows the others again, their tasks are told and booked again at once."""
     await pair.book(1)
@@ -71,6 +73,7 @@ async def test_all_is_booked_again_when_it_is_added_again(pair: Pair) -> None:
     assert await pair.at_b(booked) == await pair.a.rows(booked)
 
 
+@pytest.mark.nightly
 async def test_what_it_led_is_not_measured_alone(pair: Pair) -> None:
     """Runs that a node led before it lost its database are taken back at their participants."""
     await pair.book(1)

@@ -288,6 +288,7 @@ async def test_a_discovery_document_of_another_issuer_is_not_believed(
         ("http://203.0.113.9/keys", "is not an https URL"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_an_issuer_names_no_inner_place_for_its_keys(
     a: Asker, issuer: Issuer, place: str, reason: str
 ) -> None:

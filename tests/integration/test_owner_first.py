@@ -85,6 +85,7 @@ async def test_a_peer_does_not_displace_the_owner(owners: Owners) -> None:
     assert await owners.run(owners.b) == ("booked", None)
 
 
+@pytest.mark.nightly
 async def test_the_owner_takes_time_back(owners: Owners) -> None:
     """A run of the owner's takes the only slot, though another node has booked it first."""
     assert await owners.book(owners.a, 1000, "a", "b") == ("booked", None)

@@ -85,6 +85,7 @@ class Apt:
         return subprocess.run(argv, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.nightly
 def test_apt_sees_versions_that_come_later(tmp_path: Path, key: str) -> None:
     """A later version is the candidate, of the release that the host has."""
     place = tmp_path / "repository"
@@ -102,6 +103,7 @@ def test_apt_sees_versions_that_come_later(tmp_path: Path, key: str) -> None:
     assert apt.type("apt-get", "install", "--simulate", "parley").returncode == 0
 
 
+@pytest.mark.nightly
 def test_apt_refuses_what_the_maker_has_not_signed(tmp_path: Path, key: str) -> None:
     """Lists and packages that somebody else has changed are not believed."""
     place = tmp_path / "repository"

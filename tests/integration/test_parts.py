@@ -341,6 +341,7 @@ class _Unjudged(IdleTest):
         raise ZeroDivisionError("by zero")
 
 
+@pytest.mark.nightly
 async def test_a_result_that_cannot_be_judged_is_kept(world: World) -> None:
     """A judge that fails makes a result suspicious, and does not lose it."""
     a = await world.site("a")

@@ -253,6 +253,7 @@ async def test_no_more_runs_are_promised_than_a_quota_leaves(trio: Trio) -> None
     assert (free["outcome"], free["placed"]) == ("found", 36)
 
 
+@pytest.mark.nightly
 async def test_a_retry_tells_the_reason_of_the_plan(trio: Trio) -> None:
     """A run that waits for a quota has the reason of its plan, however often it was tried."""
     await limit(trio.b, RULE + 'most.runs = "2/PT1H"')
@@ -265,6 +266,7 @@ async def test_a_retry_tells_the_reason_of_the_plan(trio: Trio) -> None:
     assert await trio.runs(str(task)) == told(plan)
 
 
+@pytest.mark.nightly
 async def test_no_hold_is_asked_for_that_a_quota_refuses(trio: Trio) -> None:
     """The lead asks for the runs only that the quotas of all participants leave."""
     await limit(trio.b, RULE + 'most.runs = "4/PT1H"')
@@ -276,6 +278,7 @@ async def test_no_hold_is_asked_for_that_a_quota_refuses(trio: Trio) -> None:
     assert [(len(it["held"]), it["refused"]) for it in answers] == [(12, [])]
 
 
+@pytest.mark.nightly
 async def test_a_run_moves_into_the_next_period_if_it_may_slip(trio: Trio) -> None:
     """A run whose window reaches beyond a period that is used up starts when the next begins."""
     await limit(trio.b, RULE + 'most.runs = "2/PT1H"')
@@ -315,6 +318,7 @@ async def test_random_tasks_are_booked_as_planned(trio: Trio, most: str) -> None
     assert len(outcomes) > 1
 
 
+@pytest.mark.nightly
 async def test_a_node_of_an_earlier_version_does_not_tell_its_quotas(trio: Trio) -> None:
     """A node without the feature is asked as before, and the plan says what it cannot say."""
     await limit(trio.b, RULE + 'most.runs = "1/PT1H"')
@@ -570,6 +574,7 @@ async def test_a_booked_run_gives_way_to_one_task_of_a_list(trio: Trio) -> None:
     assert await trio.compare_together([high, middle]) == ["found", "no-time"]
 
 
+@pytest.mark.nightly
 async def test_a_limit_of_a_campaign_is_free_of_what_gives_way_to_a_list(trio: Trio) -> None:
     """A run that gives way to a task of a list leaves its campaign to a later one of the list."""
     single = {"name": "single", "limits": {"runs": {"hard": 1}}}
@@ -583,6 +588,7 @@ async def test_a_limit_of_a_campaign_is_free_of_what_gives_way_to_a_list(trio: T
     assert await trio.compare_together([high, other]) == ["found", "found"]
 
 
+@pytest.mark.nightly
 async def test_levels_decide_among_tasks_that_are_planned_at_once(trio: Trio) -> None:
     """A lead with one worker plans by first runs; what comes later waits, whatever its level."""
     await trio.a.ask("POST", "/v1/campaigns", {"name": "high", "level": 9})
@@ -592,6 +598,7 @@ async def test_levels_decide_among_tasks_that_are_planned_at_once(trio: Trio) ->
     assert await trio.compare_together([late, early]) == ["no-time", "found"]
 
 
+@pytest.mark.nightly
 async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
     """The tasks of a list leave each other less of what their user may have."""
     most = 'most = { tasks = 3, runs_at_once = 1, runs = "4/PT1H" }'
@@ -602,6 +609,7 @@ async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
     assert outcomes[-1] == "refused"
 
 
+@pytest.mark.nightly
 async def test_a_user_without_time_is_told_so_before_participants_are(trio: Trio) -> None:
     """A limit is told first if tasks of a list take both a node and what its user may have."""
     await limit(trio.a.node, COURSE + "most.runs_at_once = 1")
@@ -687,6 +695,7 @@ async def test_an_urgent_task_tells_that_it_waits_though_nobody_could_give_way(t
     assert "outage is urgent, but has waited 0 of the 10 s" in plan["sentence"]
 
 
+@pytest.mark.nightly
 async def test_an_alternative_is_booked_as_it_says(trio: Trio) -> None:
     """The document of an alternative finds time for as many runs as the plan tells of it."""
     await trio.posted(idle("b", duration="PT50M", **at(HOUR)))
@@ -699,6 +708,7 @@ async def test_an_alternative_is_booked_as_it_says(trio: Trio) -> None:
     assert booked["starts"][0]["starts_at"] == first["starts_at"]
 
 
+@pytest.mark.nightly
 async def test_a_plan_wants_no_time_of_others(trio: Trio) -> None:
     """Shares of leads are kept for those who post tasks, not for those who only ask."""
     await share(trio.b, {"a": 1, "c": 1})

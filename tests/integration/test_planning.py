@@ -67,6 +67,7 @@ async def _agenda(site: Site, task: Introduction) -> Any:
 
 
 @pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.nightly
 async def test_a_day_is_booked_on_all_in_one_exchange(
     world: World,
     leads: bool,  # noqa: FBT001 - a parameter of the test
@@ -424,6 +425,7 @@ async def _cut_off_commit(world: World, a: Site, b: Site) -> tuple[Introduction,
     return task, run
 
 
+@pytest.mark.nightly
 async def test_a_late_commit_books_the_same_run_again(world: World) -> None:
     """A participant that dropped the hold books the same run again if its time is free."""
     a, b = await world.two()
@@ -467,6 +469,7 @@ async def test_a_late_commit_to_a_node_unknown_meanwhile_frees_the_run(world: Wo
     assert await a.state(run) == "displaced"
 
 
+@pytest.mark.nightly
 async def test_a_second_hold_lives_no_longer_than_the_first(world: World) -> None:
     """A hold repeated for a late commit expires in time, too, if its lead falls silent."""
     a, b = await world.two()

@@ -89,6 +89,7 @@ async def test_it_is_what_posting_then_does(world: World, *, random: bool) -> No
     assert await _posted(a, document) == _spans(preview)
 
 
+@pytest.mark.nightly
 async def test_nothing_is_kept_anywhere(world: World) -> None:
     """A plan changes no row of any table of any node, whatever its outcome."""
     a, b = await world.two()

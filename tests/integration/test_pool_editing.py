@@ -50,7 +50,7 @@ async def _parts(pool: Pooled, task: UUID) -> dict[UUID, tuple[str, int, int]]:
         (None, _cancel, ("cancelled", 0, 1)),
     ],
 )
-@pytest.mark.mostly_nightly
+@pytest.mark.nightly
 async def test_a_seat_that_ends_meanwhile_is_no_fault(
     world: World, prepare: Change | None, change: Change, becomes: tuple[str, int, int]
 ) -> None:

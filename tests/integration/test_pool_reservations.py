@@ -160,6 +160,7 @@ async def test_time_given_back_is_planned_at_once(world: World, how: str) -> Non
     assert await pool.states(pool.lead, task) == {"scheduled": 12}
 
 
+@pytest.mark.nightly
 async def test_runs_inside_are_told_and_kept_or_displaced(world: World) -> None:
     """Runs inside a new reservation are listed and kept, or displaced and placed elsewhere."""
     pool = await _pool(world)

@@ -171,6 +171,7 @@ async def test_attributes_are_set_and_taken_back(a: Asker) -> None:
         ({f"n{number}": 1 for number in range(100)}, "/attributes"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_wrong_attributes_are_refused(a: Asker, attributes: Any, pointer: str) -> None:
     """Attributes that are reserved, badly named or typed, or too many are refused."""
     faults = await _refused(a, "PATCH", "/v1/nodes/a", {"attributes": attributes})

@@ -138,6 +138,7 @@ async def ask(dsn: str, statement: str) -> str:
         await connection.close()
 
 
+@pytest.mark.nightly
 async def test_a_cluster_is_made_used_kept_and_stopped(place: Path, server: ServerBinaries) -> None:
     """A database keeps its rows when the cluster is stopped and opened again."""
     for expected in (0, 1):
@@ -166,6 +167,7 @@ async def test_each_server_can_have_the_run_tables(place: Path, server: ServerBi
     await one.stop()
 
 
+@pytest.mark.nightly
 async def test_the_server_is_private_durable_and_in_utc(
     place: Path, server: ServerBinaries
 ) -> None:
@@ -203,6 +205,7 @@ async def test_the_address_ignores_the_environment(
     await one.stop()
 
 
+@pytest.mark.nightly
 async def test_a_killed_server_is_started_again(place: Path, server: ServerBinaries) -> None:
     """A server starts again after SIGKILL despite its stale pid file, and commits are kept."""
     one = await PrivateCluster.create(place / "pg", server)
@@ -318,6 +321,7 @@ async def test_a_socket_path_too_long_moves_to_a_short_one(
     assert not one.socket.exists()
 
 
+@pytest.mark.nightly
 async def test_a_short_socket_directory_of_somebody_else_is_refused(
     place: Path, make_cluster: MakeCluster
 ) -> None:
@@ -331,6 +335,7 @@ async def test_a_short_socket_directory_of_somebody_else_is_refused(
 
 
 @pytest.mark.needs("postgres")
+@pytest.mark.nightly
 async def test_another_major_version_is_a_clear_error(
     place: Path, host: ServerBinaries, make_cluster: MakeCluster, wheel: ServerBinaries
 ) -> None:
@@ -355,6 +360,7 @@ async def test_an_interrupted_creation_is_made_anew(place: Path, host: ServerBin
     await one.stop()
 
 
+@pytest.mark.nightly
 async def test_a_server_that_does_not_start_shows_its_log(
     place: Path, make_cluster: MakeCluster
 ) -> None:
@@ -391,6 +397,7 @@ async def test_a_place_the_server_cannot_reach_is_refused(
         await PrivateCluster.create(closed / "pg", host)
 
 
+@pytest.mark.nightly
 async def test_a_refused_database_says_why(place: Path, make_cluster: MakeCluster) -> None:
     """A database that cannot be created fails with the server's reason."""
     one = await make_cluster(place / "pg")

@@ -54,6 +54,7 @@ async def _priorities(pool: Pooled, task: UUID) -> list[int]:
 
 
 @pytest.mark.parametrize(("of_campaign", "of_task"), [(0, 3), (3, 0)])
+@pytest.mark.nightly
 async def test_only_a_preemptee_gives_way_to_a_preemptor(
     world: World, of_campaign: int, of_task: int
 ) -> None:

@@ -294,6 +294,7 @@ async def test_tasks_that_are_refused(
 
 
 @pytest.mark.parametrize("participant", [0, -1, 2, "first", ""])
+@pytest.mark.mostly_nightly
 async def test_places_that_do_not_exist(lead: Lead, participant: object) -> None:
     """A task is refused whose participant is its lead, or does not exist."""
     document = {"test": {"type": "idle", "spec": IDLE}, "tool": "sleep", "schedule": {}}
@@ -448,6 +449,7 @@ async def test_a_suspended_campaign_books_nothing(
         assert (await lead.run(task, booked))["state"] == "pending"
 
 
+@pytest.mark.nightly
 async def test_ended_tasks_do_not_pile_up(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:

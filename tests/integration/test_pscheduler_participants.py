@@ -143,6 +143,7 @@ async def test_a_run_is_booked_on_all_and_its_parts_are_fetched(mixed: Mixed) ->
     assert await mixed.a.rows("SELECT key FROM pscheduler_membership") == [kept]
 
 
+@pytest.mark.nightly
 async def test_a_plan_is_what_is_booked_with_the_host(mixed: Mixed) -> None:
     """Runs with a host of pScheduler are booked as planned: at whole seconds, and not too soon."""
     world = mixed.world

@@ -213,6 +213,7 @@ async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("state", [WireState.LOSES_ANSWERS, WireState.CUT])
+@pytest.mark.nightly
 async def test_a_connection_is_cut_in_the_middle_of_a_hold(
     pair: Pair, state: WireState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,7 +119,7 @@ async def count_alone(host: Site, keys: list[UseKey]) -> dict[UseKey, int]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.mostly_nightly
+@pytest.mark.nightly
 async def test_many_at_once(world: World, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Holds, releases, ends, moves to another rule, and deletions have no deadlock, and add up."""
     monkeypatch.setattr(database, "_ATTEMPTS", 1)

@@ -144,6 +144,7 @@ async def test_what_fills_a_node_comes_after_what_fills_it(world: World) -> None
         assert await pool.seats(await _traffic(pool, "lab", None)) == {1: {1: "n1"}}
 
 
+@pytest.mark.nightly
 async def test_limits_of_what_is_under_way_hold_for_later_runs_too(world: World) -> None:
     """A limit on concurrent nodes refuses a term whose second hour would exceed it."""
     limits = {"lab": {"limits": {"nodes": {"hard": 2}}}}

@@ -79,6 +79,7 @@ async def test_a_dead_node_with_many_tasks_costs_one_question_now_and_then(world
     assert decisions[0][0] == 20
 
 
+@pytest.mark.nightly
 async def test_all_are_planned_when_the_node_answers_again(world: World) -> None:
     """The first answered request makes every waiting task plan at once."""
     a, b = await world.two()
@@ -99,6 +100,7 @@ async def test_all_are_planned_when_the_node_answers_again(world: World) -> None
     assert set(await _states(a, waiting)) == {"scheduled"}
 
 
+@pytest.mark.nightly
 async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
     """The pause ends when the peer monitor sees the node."""
     a, b = await world.two()
@@ -112,6 +114,7 @@ async def test_a_node_seen_again_is_asked_at_once(world: World) -> None:
     assert set(await _states(a, waiting)) == {"scheduled"}
 
 
+@pytest.mark.nightly
 async def test_a_node_that_a_task_has_talked_to_is_no_longer_away(world: World) -> None:
     """A node that was away is there again once it answers the planner, without another look."""
     a, b = await world.two()

@@ -254,6 +254,7 @@ async def test_an_admitted_task_is_planned_there(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["remove", "shorter", "later", "access"])
+@pytest.mark.mostly_nightly
 async def test_time_given_back_is_planned_at_once(world: World, how: str) -> None:
     """However a reservation frees its time, a refused lead is notified and plans again."""
     a, b = await world.two()

@@ -302,6 +302,7 @@ async def test_what_is_cancelled_is_given_back_at_once(fleet: Fleet) -> None:
     assert await starts(fleet.a, second) == [0]
 
 
+@pytest.mark.nightly
 async def test_time_that_is_over_ends_what_was_kept(fleet: Fleet) -> None:
     """A keeper that does not measure finishes what it kept once its time is over."""
     await fleet.post(fleet.a, idle("a"))
@@ -362,6 +363,7 @@ async def test_no_keeper_no_run(fleet: Fleet) -> None:
     assert problem["detail"].startswith("k: it keeps resources from the next release")
 
 
+@pytest.mark.nightly
 async def test_a_resource_is_given_up_by_its_owner(fleet: Fleet) -> None:
     """Once its owner keeps a resource no more, nothing new is booked, and the reason says so."""
     task = await fleet.post(fleet.a, idle("a", repeat="PT1H", max_runs=40, until=None))

@@ -163,7 +163,7 @@ async def test_a_reservation_admits_whom_the_rule_admits(world: World, seed: int
 
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.mostly_nightly
+@pytest.mark.nightly
 async def test_a_hold_sets_aside_what_the_rule_says(
     booker: BookingLead, seed: int, *, named: bool
 ) -> None:

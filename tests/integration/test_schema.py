@@ -223,6 +223,7 @@ async def test_the_reader_reads_every_view_and_no_table(rolled_back: PostgresCon
     await rolled_back.execute("RESET ROLE")
 
 
+@pytest.mark.nightly
 async def test_two_databases_of_a_server_may_be_set_up_at_once(
     new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +284,7 @@ async def test_every_view_answers_about_rows(rolled_back: PostgresConnection) ->
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.mostly_nightly
 async def test_classes_overlap_as_the_rule_says(
     rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
@@ -297,6 +299,7 @@ async def test_classes_overlap_as_the_rule_says(
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.mostly_nightly
 async def test_runs_that_only_touch_do_not_overlap(
     rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
@@ -308,6 +311,7 @@ async def test_runs_that_only_touch_do_not_overlap(
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.mostly_nightly
 async def test_a_run_that_does_not_happen_frees_its_time(
     rolled_back: PostgresConnection, first: SchedulingClass, second: SchedulingClass
 ) -> None:
@@ -338,6 +342,7 @@ async def test_a_run_that_failed_has_a_reason(rolled_back: PostgresConnection) -
         )
 
 
+@pytest.mark.nightly
 async def test_nodes_of_one_server_share_the_reader(new_database: NewDatabase) -> None:
     """Two databases of one server can be set up concurrently although they share a role."""
     both = [PostgresDatabase(await new_database(empty=True)) for _ in range(2)]

@@ -27,6 +27,7 @@ pytestmark = ON_ONE_LOOP
 ALIKE: list[Mapping[str, Any]] = [{}, {}, {}]
 
 
+@pytest.mark.nightly
 async def test_tasks_of_seats_have_the_requester_of_their_pool_task(world: World) -> None:
     """The user who asked for seats reaches the tasks of these seats, before and after an edit."""
     pool = await pooled(world, ALIKE)
@@ -81,6 +82,7 @@ async def refusing(world: World) -> Pooled:
     return await pooled(world, [{"site": "x"}, {"site": "x"}, {"site": "y"}])
 
 
+@pytest.mark.nightly
 async def test_a_node_that_leaves_the_pool_loses_its_seat(world: World) -> None:
     """A node that leaves the pool loses its seat, and another one takes over the rest."""
     pool = await pooled(world, ALIKE)
@@ -102,6 +104,7 @@ async def test_a_node_that_leaves_the_pool_loses_its_seat(world: World) -> None:
     assert (await pool.states(pool.lead, task))["scheduled"] == 2 * 18
 
 
+@pytest.mark.nightly
 async def test_fewer_seats_than_suffice_measure_on(world: World) -> None:
     """The remaining seats go on measuring, and the lost ones are given again when nodes return."""
     pool = await pooled(world, ALIKE)
@@ -276,6 +279,7 @@ async def test_rotating_nodes_take_turns(world: World) -> None:
     assert turns[3:] == turns[:3]
 
 
+@pytest.mark.nightly
 async def test_together_is_one_task_of_all(world: World) -> None:
     """Seats measured together have one task of all nodes; too few nodes are a failure."""
     pool = await pooled(world, ALIKE)
@@ -343,6 +347,7 @@ async def test_what_cannot_be_met_is_refused_at_once(
     assert words in raised.value.detail
 
 
+@pytest.mark.nightly
 async def test_runs_that_are_not_seen_are_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +377,7 @@ async def test_runs_to_come_that_are_not_seen_are_told(
         assert [warning.startswith(note) for warning in warnings] == [True] * many
 
 
+@pytest.mark.nightly
 async def test_a_pool_goes_as_soon_as_nobody_wants_nodes_of_it(world: World) -> None:
     """A pool can be removed when no open task wants its nodes; else these tasks are named."""
     pool = await pooled(world, [{}])

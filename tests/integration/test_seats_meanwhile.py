@@ -56,6 +56,7 @@ async def test_a_seat_that_is_lost_while_another_is_given_is_given_anew(world: W
 
 
 @pytest.mark.parametrize(("meanwhile", "seats"), [(_lose, [1, 2]), (_edit, [1, 2, 3])])
+@pytest.mark.nightly
 async def test_a_term_that_was_full_when_it_was_read(
     world: World, meanwhile: Meanwhile, seats: list[int]
 ) -> None:

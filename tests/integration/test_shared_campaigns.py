@@ -116,6 +116,7 @@ async def test_each_has_to_name_the_other(world: World) -> None:
     assert (answer.campaigns, answer.hours) == ((), ())
 
 
+@pytest.mark.nightly
 async def test_of_a_lead_that_is_away_counts_what_it_told_last(world: World) -> None:
     """A lead that does not answer holds nothing up, and is asked again at intervals."""
     a, b = await world.two()

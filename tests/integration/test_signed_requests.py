@@ -119,6 +119,7 @@ async def test_a_signed_request_is_served(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["proposals", "holds", "rulings"])
+@pytest.mark.mostly_nightly
 async def test_a_message_has_no_more_than_a_node_sends(caller: Caller, path: str) -> None:
     """A message with more windows or runs than any node sends in one is refused, and says so."""
     task, run = str(uuid4()), {"slot": HOUR, "attempt": 1, "starts_at": HOUR, "ends_at": HOUR + 1}
@@ -219,6 +220,7 @@ async def test_an_altered_path_is_refused(caller: Caller) -> None:
     assert detail.startswith("the request has a wrong signature: method, path, query")
 
 
+@pytest.mark.nightly
 async def test_an_unknown_key_is_refused(caller: Caller) -> None:
     """A request with an unknown key is refused with the key and the remedy."""
     body = caller.body()

@@ -91,6 +91,7 @@ async def _hold(lead: Site, host: Site, dest: str, slot: int) -> HoldAnswer:
     return await host.node.time_line.hold(exchange_of(request), lead.identity, request)
 
 
+@pytest.mark.nightly
 async def test_fifty_tasks_of_ten_leads_get_no_more(world: World) -> None:
     """Leads that act together, and write one target in many ways, stay within the cap."""
     host, leads = await _host(world, 10)

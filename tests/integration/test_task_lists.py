@@ -91,6 +91,7 @@ async def test_each_is_created_or_refused_for_itself(two: Two) -> None:
     assert other["problem"]["type"].endswith("conflict")
 
 
+@pytest.mark.nightly
 async def test_the_same_list_twice_makes_its_tasks_once(two: Two) -> None:
     """A repeated list, even at the same time, answers with the tasks that are there."""
     tasks = [_task("a", "b", key=f"key {number}") for number in range(70)]
@@ -162,6 +163,7 @@ async def _changed(two: Two, change: str, tasks: list[str], query: str = "", **m
     return await two.a.ask("POST", f"/v1/tasks/changes{query}", body)
 
 
+@pytest.mark.nightly
 async def test_many_are_changed_in_one_request(two: Two) -> None:
     """Each task is changed, or refused for itself; a trial changes none."""
     tasks = [item["task"] for item in await two.post([_task("a", "b"), _task("a"), _task("a")])]

@@ -416,6 +416,7 @@ async def test_a_run_a_participant_lost_is_placed_again(world: World) -> None:
     assert await a.state(run_id(TaskId(task.task), HOUR, 2)) == "waiting"
 
 
+@pytest.mark.nightly
 async def test_messages_and_cancels_at_once_leave_no_dead_lock(world: World) -> None:
     """Concurrent cancellations of a task and its runs, and displacements, cause no deadlock."""
     a, b = await world.two()

@@ -61,6 +61,7 @@ async def test_a_tool_that_may_not_is_refused_early(a: Asker) -> None:
     assert "tracepath cannot send ICMP" in problem["detail"]
 
 
+@pytest.mark.nightly
 async def test_a_tool_that_cannot_is_refused_at_once(a: Asker) -> None:
     """A requested tool that cannot do the test is a fault of the document."""
     test = {"type": "trace", "spec": {"dest": "192.0.2.7", "protocol": "tcp"}}

@@ -220,6 +220,7 @@ async def test_runs_at_once_of_a_user(pair: Pair, alice: Asker) -> None:
     assert sorted(states) == ["booked", "waiting"]
 
 
+@pytest.mark.nightly
 async def test_a_task_counts_for_who_edited_it_last(pair: Pair, alice: Asker) -> None:
     """An edit by another user makes the task theirs; what alice has booked is given back."""
     await limit(pair.a.node, RULE + 'most = { runs = "2/PT1H", tasks = 1 }')

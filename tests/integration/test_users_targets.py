@@ -254,6 +254,7 @@ async def test_names_of_the_owner_are_not(world: World, monkeypatch: pytest.Monk
         ((), "there is no secret door that alice may use; its owner lets them: "),
     ],
 )
+@pytest.mark.nightly
 async def test_a_secret_that_no_longer_names_a_user_ends_their_runs(
     world: World, monkeypatch: pytest.MonkeyPatch, users: tuple[str, ...], told: str
 ) -> None:

@@ -60,6 +60,7 @@ async def _plan_all(site: Site) -> None:
 # -- runs that find no time ------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_what_found_no_time_uses_up_no_run(world: World) -> None:
     """Slots that find no time do not use up ``max_runs``."""
     a, b = await world.two()
@@ -93,6 +94,7 @@ async def test_time_that_is_freed_later_is_used(world: World) -> None:
 # -- how fast, and in what order -------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_a_day_of_minutes_is_planned_without_waiting(world: World) -> None:
     """The runs of a day are booked while the clock stands still."""
     a, b = await world.two()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def test_every_refusal_names_its_participant_and_reason(answers: list[list[str] 
 
 
 @given(ANSWERS)
+@pytest.mark.nightly
 def test_the_outcome_distinguishes_conflicts_from_faults(answers: list[list[str] | None]) -> None:
     """The outcome is booked for all, partly booked for some, else no answer or a conflict."""
     agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])

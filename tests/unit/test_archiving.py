@@ -75,6 +75,7 @@ def test_keys_differ_by_run_archive_and_edition() -> None:
         pytest.param({"jq": "] | env | ["}, None, marks=WITH_JQ),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_a_transform_that_does_not_compile(
     transforms: Transforms, transform: dict[str, str], word: str | None
 ) -> None:
@@ -115,6 +116,7 @@ async def test_a_program_that_reads_on_spoils_nobody_elses(transforms: Transform
 
 
 @pytest.mark.needs("jq")
+@pytest.mark.nightly
 async def test_a_program_without_end_is_ended(
     transforms: Transforms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ async def test_an_expression_that_blows_up_is_stopped(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - kept < 40_000
 
 
+@pytest.mark.nightly
 async def test_a_slow_expression_is_stopped(
     transforms: Transforms, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_what_a_caller_wrote_can_be_stored() -> None:
     assert len(storable_text("x" * 1000) or "") == TEXT_MAX
 
 
+@pytest.mark.nightly
 def test_a_flood_of_strangers_gets_few_rows() -> None:
     """A million refusals from a thousand addresses give a bounded number of rows, and a sum."""
     budget, origins = AuditBudget(), [f"192.0.{n // 250}.{n % 250}" for n in range(1000)]

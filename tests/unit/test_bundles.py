@@ -79,6 +79,7 @@ def test_each_changed_value_is_found(path: tuple[str | int, ...], value: Any) ->
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=str)
+@pytest.mark.mostly_nightly
 def test_each_left_out_value_is_found(path: tuple[str | int, ...]) -> None:
     """No value can be left out, and none be added beside it."""
 

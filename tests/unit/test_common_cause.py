@@ -90,6 +90,7 @@ def test_a_single_fault_is_named(kind: str) -> None:
     assert right >= RIGHT_MIN
 
 
+@pytest.mark.nightly
 def test_of_two_unrelated_faults_no_healthy_host_is_blamed() -> None:
     """Each host that is named is one of the two faults, whatever they are."""
     hosts = {SuspectKind.HOST, SuspectKind.FROM_HOST, SuspectKind.TO_HOST}

@@ -76,6 +76,7 @@ def test_the_expectation_is_never_read() -> None:
         assert answered({**case, "expect": {"start": -1}}) == answered(case)
 
 
+@pytest.mark.nightly
 def test_unknown_systems_are_reported_and_the_rest_is_answered(tmp_path: Path) -> None:
     """The command answers what it can and reports on stderr which system it cannot answer for."""
     file = tmp_path / "cases.json"

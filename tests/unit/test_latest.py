@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from node.execution import latest_results
@@ -44,6 +45,7 @@ def test_what_is_older_than_twice_the_interval_is_stale() -> None:
         assert (on_time, late) == ([0.0, 0.5], [("parley_result_judgement", 7.0)])
 
 
+@pytest.mark.nightly
 def test_there_are_never_too_many() -> None:
     """Samples per task and tasks are bounded; the task updated longest ago is dropped."""
     kept = LatestResults()

@@ -84,6 +84,7 @@ def test_others_are_told_in_one_line(
     assert commands == []
 
 
+@pytest.mark.nightly
 def test_a_failed_command_shows_what_it_printed(capfd: pytest.CaptureFixture[str]) -> None:
     """A failed command shows its last lines, and a successful one shows nothing."""
     assert not progress.run(["sh", "-c", "echo reason >&2; exit 3"], lambda _: None)

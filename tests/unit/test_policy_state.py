@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from lead.policy.view import Backoff, QueueState, RememberedState
 
 
 @given(st.from_type(RememberedState))
+@pytest.mark.nightly
 def test_a_state_survives_a_round_trip(state: RememberedState) -> None:
     """Every record, key, and fraction comes back from JSON unchanged."""
     assert decode_state(json.loads(json.dumps(encode_state(state)))) == state

@@ -95,6 +95,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @given(DOCUMENTS, ATTRIBUTES)
+@pytest.mark.nightly
 def test_the_meaning(document: dict[str, Any], attributes: dict[str, Any]) -> None:
     """A node meets a predicate exactly if the slow evaluation says so."""
     assert parse(document).met_by(attributes) == slow(document, attributes)

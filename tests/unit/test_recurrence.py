@@ -241,6 +241,7 @@ def test_cron_agrees_with_a_watched_clock(
 
 @settings(max_examples=50)
 @given(expression=expressions(), zone_and_day=st.sampled_from(DAYS_OF_CHANGE))
+@pytest.mark.nightly
 def test_cron_one_by_one_is_cron_at_once(
     expression: Expression, zone_and_day: tuple[str, str]
 ) -> None:

@@ -93,6 +93,7 @@ def bundled(test: str, parts: list[KeptPart]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("test", "tool", "case"), RECORDED)
+@pytest.mark.mostly_nightly
 def test_a_recorded_result_comes_out_again(test: str, tool: str, case: str) -> None:
     """Merging a part from a bundle gives what merging it gave, whatever the tool printed."""
     count = len(registry.tests()[test].participants(context(test).spec))

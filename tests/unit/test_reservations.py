@@ -141,6 +141,7 @@ def test_an_empty_list_admits_nobody() -> None:
 
 @patient
 @given(ACCESSES, ACCESSES, APPLICANTS)
+@pytest.mark.nightly
 def test_more_criteria_admit_more(one: AccessList, other: AccessList, applicant: Applicant) -> None:
     """Two combined lists admit exactly the applicants that either of them admits."""
     least = [access.priority for access in (one, other) if access.priority is not None]
@@ -159,6 +160,7 @@ def test_more_criteria_admit_more(one: AccessList, other: AccessList, applicant:
 
 @patient
 @given(st.lists(ACCESSES, min_size=4, max_size=4), RESERVED, APPLICANTS)
+@pytest.mark.nightly
 def test_every_reservation_must_admit(
     accesses: list[AccessList], drawn: list[tuple[int, Span]], applicant: Applicant
 ) -> None:

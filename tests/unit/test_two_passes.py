@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,6 +118,7 @@ def placed(
 
 @patient
 @given(QUESTIONS, NODES)
+@pytest.mark.nightly
 def test_the_first_start_of_the_first_possible_pass_is_chosen(
     question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:
@@ -128,6 +130,7 @@ def test_the_first_start_of_the_first_possible_pass_is_chosen(
 
 @patient
 @given(QUESTIONS, NODES, st.none() | st.integers(0, 9).map(random.Random))
+@pytest.mark.nightly
 def test_only_conflicting_runs_are_displaced(
     question: TimelineQuestion, nodes: list[list[Booking]], rng: random.Random | None
 ) -> None:
@@ -145,6 +148,7 @@ def test_only_conflicting_runs_are_displaced(
 
 @patient
 @given(QUESTIONS, NODES)
+@pytest.mark.nightly
 def test_equals_never_displace_each_other(
     question: TimelineQuestion, nodes: list[list[Booking]]
 ) -> None:

@@ -287,6 +287,7 @@ QUERIES = [
 
 
 @each("path", QUERIES)
+@pytest.mark.mostly_nightly
 async def test_a_wrong_parameter_is_named(a: Outsider, path: str) -> None:
     """Parameters that are wrong or unknown are refused by name, never ignored."""
     answer = await a.ask("GET", path)
@@ -316,6 +317,7 @@ async def test_a_wrong_parameter_is_named(a: Outsider, path: str) -> None:
         ("DELETE", "/healthz", 405),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_unknown_places(a: Outsider, method: str, path: str, status: int) -> None:
     """Unknown paths, unknown objects and unsupported methods are refused."""
     is_problem(await a.ask(method, path), status)

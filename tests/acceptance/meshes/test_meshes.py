@@ -141,6 +141,7 @@ async def test_exclusive_runs_of_a_mesh_leave_no_time_between_them(
     assert code == 0
 
 
+@pytest.mark.nightly
 async def test_a_mesh_that_asks_for_too_much(a: Outsider, tmp_path: Path) -> None:
     """A preview shows overbooked nodes, what would fit, and the faults with their lines."""
     file = tmp_path / "full.toml"

@@ -133,6 +133,7 @@ async def tasks_of(node: Outsider, mesh: str) -> dict[str, Json]:
 
 
 @pytest.mark.needs("jq")
+@pytest.mark.nightly
 async def test_a_template_is_imported_and_applied(a: Outsider, tmp_path: Path) -> None:
     """The mesh file of a template is applied as it is, and says what it does not have."""
     file = tmp_path / "lab.toml"
@@ -433,6 +434,7 @@ async def test_a_publisher_has_nothing_inside_measured(a: Outsider, tmp_path: Pa
 
 
 @pytest.mark.needs("ping")
+@pytest.mark.nightly
 async def test_a_publisher_does_not_take_the_name_of_a_mesh(a: Outsider, tmp_path: Path) -> None:
     """A mesh that is published under the name of one that is here ends its tasks by a word only."""
     own = tmp_path / "filed.toml"

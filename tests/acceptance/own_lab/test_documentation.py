@@ -124,6 +124,7 @@ async def test_the_commands_of_a_page_work(
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.nightly
 async def test_the_queries_of_the_panels_work(documented_lab: DocumentedLab) -> None:
     """The database answers each query of the page on Grafana, with Grafana's filter of times."""
     queries = QUERY.findall(GRAFANA.read_text(encoding="utf-8"))
@@ -137,6 +138,7 @@ async def test_the_queries_of_the_panels_work(documented_lab: DocumentedLab) -> 
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.nightly
 async def test_the_metrics_of_a_node_are_described(documented_lab: DocumentedLab) -> None:
     """Each metric that a node serves is in the reference, but for the figures of results."""
     token = {"Authorization": f"Bearer {documented_lab.token}"}

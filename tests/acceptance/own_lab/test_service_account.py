@@ -204,6 +204,7 @@ def test_what_is_handed_over_has_no_trap(state: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lock", pytest.param("log", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 async def test_root_follows_no_link_of_the_account(state: Path, name: str) -> None:
     """Commands of root act for the account in its directory, its private Postgres included."""
     entry = pwd.getpwnam("nobody")

@@ -133,6 +133,7 @@ async def test_all_like_one_are_cancelled(browser: str, a: Outsider) -> None:
         ),
     ],
 )
+@pytest.mark.nightly
 async def test_only_what_the_token_permits_is_offered(
     browser: str, a: Outsider, role: str, offered: list[str]
 ) -> None:

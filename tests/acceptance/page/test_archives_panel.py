@@ -11,6 +11,7 @@ from tests.support.page_stand_in import StandIn
 pytestmark = pytest.mark.timeout(40)
 
 
+@pytest.mark.nightly
 async def test_waiting_deliveries_are_retried(browser: str) -> None:
     """The panel shows the backlog of a destination, and its button retries the deliveries."""
     stand_in = StandIn()

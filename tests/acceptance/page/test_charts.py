@@ -45,6 +45,7 @@ async def test_a_run_stands_in_its_course(browser: str, ordinary: StandIn) -> No
         await page.until(f"location.hash !== '{before}'")
 
 
+@pytest.mark.nightly
 async def test_a_latency_run_has_a_histogram(browser: str, ordinary: StandIn) -> None:
     """The drawer of a latency run draws how many packets took how long, in both directions."""
     run = next(

@@ -45,6 +45,7 @@ Promise.all([import('/web/drawer.js'), import('/web/chart.js'), import('/web/fig
 """
 
 
+@pytest.mark.nightly
 async def test_intervals_have_a_chart(browser: str, ordinary: StandIn) -> None:
     """The chart has all intervals, with a break at a gap, and the last ones are listed."""
     run = next(run for run in ordinary.runs.values() if run.state == "finished")

@@ -121,6 +121,7 @@ async def test_follows_the_event_stream(browser: str, ordinary: StandIn) -> None
         assert await page.evaluate("window.sameDocument")
 
 
+@pytest.mark.nightly
 async def test_many_events_cost_few_requests(browser: str, ordinary: StandIn) -> None:
     """Two hundred events at once lead to a handful of requests, not to two hundred."""
     async with opened(browser, ordinary) as page:
@@ -137,6 +138,7 @@ async def test_many_events_cost_few_requests(browser: str, ordinary: StandIn) ->
         assert len(ordinary.requests) - before < 25
 
 
+@pytest.mark.nightly
 async def test_a_schedule_of_many_pages_is_shown_whole(browser: str, ordinary: StandIn) -> None:
     """The timeline and its counts have the runs of all pages of the schedule."""
     ordinary.schedule_page = 40
@@ -238,6 +240,7 @@ async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
         assert scene.CAUSE in await page.text("#tip")
 
 
+@pytest.mark.nightly
 async def test_waiting_looks_unlike_scheduled(browser: str, ordinary: StandIn) -> None:
     """A run without a time covers less of the timeline than one that is booked."""
     covered = """Promise.all(['layout', 'paint'].map((it) => import(`/web/timeline-${it}.js`)))
@@ -360,6 +363,7 @@ async def test_says_what_needs_attention(browser: str, ordinary: StandIn) -> Non
         assert "Nothing needs attention" in await page.text("#health")
 
 
+@pytest.mark.nightly
 async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> None:
     """Campaigns show promised and used shares, children below parents, and what waits and why."""
     async with opened(browser, ordinary, "#view=campaigns") as page:
@@ -379,6 +383,7 @@ async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> N
         assert page.complaints() == []
 
 
+@pytest.mark.nightly
 async def test_empty_states_say_what_to_do(browser: str) -> None:
     """The page of a node without tasks names the commands that create some."""
     async with opened(browser, StandIn()) as page:
@@ -424,6 +429,7 @@ async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
         assert "let-me-in" not in " ".join(ordinary.requests)
 
 
+@pytest.mark.nightly
 async def test_a_link_may_have_the_token(browser: str, ordinary: StandIn) -> None:
     """A link with a token logs the page in; the token leaves the address, and goes to no log."""
     ordinary.token = "let-me-in"
@@ -457,6 +463,7 @@ async def test_the_overview_fits_a_screen(browser: str, ordinary: StandIn) -> No
         assert rows >= 3
 
 
+@pytest.mark.nightly
 async def test_the_overview_fits_a_screen_with_long_warnings(
     browser: str, ordinary: StandIn
 ) -> None:
@@ -490,6 +497,7 @@ async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
         assert await page.evaluate("document.documentElement.scrollWidth <= 360")
 
 
+@pytest.mark.nightly
 async def test_headlines_and_reasons_are_those_of_the_command(browser: str) -> None:
     """The page splits the headline that the API made, and writes times in reasons in words."""
     line = headline("rtt", ["a.example"], {"dest": "192.0.2.7"})

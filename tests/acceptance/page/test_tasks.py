@@ -39,6 +39,7 @@ async def test_loading_is_not_no_task(browser: str, ordinary: StandIn) -> None:
         await page.until(TASKS)
 
 
+@pytest.mark.nightly
 async def test_a_long_name_moves_nothing(browser: str, ordinary: StandIn) -> None:
     """A task with a URL of 900 characters leaves the actions of all tasks on the screen."""
     spec = {"url": f"https://www.example.net/{'x' * 900}"}

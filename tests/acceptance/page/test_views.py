@@ -55,6 +55,7 @@ async def drag(page: Page, x: float, y: float, by: float, *, shift: bool = False
         await page.call("Input.dispatchMouseEvent", type=kind, **where)
 
 
+@pytest.mark.nightly
 async def test_a_pair_is_shown_both_ways(browser: str, day: MeshDay) -> None:
     """The view of a pair has a line for each direction, and a click opens the run."""
     async with new_page(browser) as page:
@@ -258,6 +259,7 @@ async def test_tab_reaches_everything(browser: str, day: MeshDay) -> None:
         assert await page.evaluate("[...left].map((each) => each.outerHTML)") == []
 
 
+@pytest.mark.nightly
 async def test_lists_are_read_without_javascript(browser: str, day: MeshDay) -> None:
     """A browser without scripts shows where the lists are, and each as a table."""
     async with new_page(browser) as page:

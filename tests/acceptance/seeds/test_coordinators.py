@@ -144,6 +144,7 @@ async def test_a_budget_of_displacements(scene: Scene) -> None:
     assert placed == [1, 0, 0, 1]
 
 
+@pytest.mark.nightly
 async def test_weights_by_time_of_day(scene: Scene) -> None:
     """In the hour in which it has three times the weight, a campaign has three quarters."""
     await scene.policies("gridserver-usage", share={"near": "P1D"})

@@ -31,6 +31,7 @@ async def test_shares_follow_weights(scene: Scene) -> None:
     assert await scene.given(12, tasks[:12], tasks[12:]) == [3, 9]
 
 
+@pytest.mark.nightly
 async def test_an_urgent_campaign_displaces(scene: Scene) -> None:
     """In a full pool an urgent campaign displaces booked runs, up to its part of the nodes."""
     urgency = {"percent": 40, "delay": "PT0S"}

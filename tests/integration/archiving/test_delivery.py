@@ -85,6 +85,7 @@ async def _ended_but_not_committed(a: Office, begun: list[UUID]) -> None:
         ("all", ["displaced", "failed", "finished", "missed", "unplaced"]),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_an_archive_gets_the_runs_it_wants(a: Office, wanted: str, got: list[str]) -> None:
     """An archive gets succeeded, failed (even unplaced) or all runs; never cancelled ones."""
     await a.archive("some", "http", {"url": DEAD}, runs=wanted)
@@ -235,6 +236,7 @@ async def test_what_was_refused_stays_parked(
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
+@pytest.mark.mostly_nightly
 async def test_temporary_failures_are_retried(a: Office, taker: Receiver, status: int) -> None:
     """A temporarily failing server gets the result later, and its message is kept."""
     await a.archive("all", "http", {"url": taker.url})

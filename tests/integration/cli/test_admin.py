@@ -223,6 +223,7 @@ async def test_backups_in_a_directory_are_kept_in_number(
     )
 
 
+@pytest.mark.nightly
 async def test_damaged_backups_are_refused_before_anything_is_replaced(
     node: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -204,6 +204,7 @@ async def test_a_node_with_tls_is_added_by_its_key(bare: Parley, a: Asker, secur
     assert (code, await _known(a)) == (0, [secured.card.identity]), shown
 
 
+@pytest.mark.nightly
 async def test_lists_of_a_known_node_are_quick(
     bare: Parley, secured: Served, tmp_path: Path
 ) -> None:

@@ -308,6 +308,7 @@ async def test_nodes_tests_and_tools(parley: Any, node: Any) -> None:
     assert "Whom to ask." in shown
 
 
+@pytest.mark.nightly
 async def test_a_terminal_gets_a_table(bare: Any, node: Any) -> None:
     """On a terminal the default is a table, with colours unless NO_COLOR is set."""
     node.add_run(ONE, TASK)
@@ -353,6 +354,7 @@ async def test_csv_has_the_figures_as_columns(parley: Any, node: Any) -> None:
         ("metrics.nope", "there are: metrics.loss.forward, metrics.rtt_median_ms"),
     ],
 )
+@pytest.mark.mostly_nightly
 async def test_unknown_fields_are_refused(parley: Any, node: Any, field: str, near: str) -> None:
     """A field that no run has is refused with similar ones, in every form of output."""
     node.add_task(TASK)

@@ -75,6 +75,7 @@ async def test_errors_have_a_remedy(ask: Command) -> None:
     assert (await ask("campaign", "edit", "default")).code == 2
 
 
+@pytest.mark.nightly
 async def test_a_promise_beyond_the_pool_is_refused(ask: Command) -> None:
     """A pool that keeps promises refuses more than it has; fewer seats can be promised."""
     await ask("pool", "add", "all", "--match", "{}", "--set", "gridserver-sla")

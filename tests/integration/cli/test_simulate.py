@@ -170,6 +170,7 @@ def test_progress_is_reported_now_and_then() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_a_broken_promise_says_how_to_see_it_again(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def test_a_wrong_field_is_reported(tmp_path: Path) -> None:
     assert "/network/loss" in result.stderr
 
 
+@pytest.mark.nightly
 def test_two_sets_are_compared_on_a_file(tmp_path: Path) -> None:
     """A pool is played under both, with a table by campaign and a drawing of each."""
     drawing = tmp_path / "pool.svg"

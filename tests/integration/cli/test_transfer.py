@@ -217,6 +217,7 @@ async def test_tasks_are_exported_and_created_again(ask: Command, a: Asker, tmp_
     assert len(whole) == len((await a.ask("GET", "/v1/tasks?state=active,paused"))[1]["items"])
 
 
+@pytest.mark.nightly
 async def test_a_run_is_measured_once_more(ask: Command, a: Asker) -> None:
     """The new task is like that of the run, and runs once."""
     await _made(a)

@@ -246,6 +246,7 @@ def said(secured: ssl.SSLSocket, octets: bytes) -> None:
         ("https", "h2", over_http_2),
     ],
 )
+@pytest.mark.mostly_nightly
 def test_an_answer_over_tls(
     authority: Authority, protocol: str, alpn: str, talk: Callable[[ssl.SSLSocket], None]
 ) -> None:
@@ -294,7 +295,7 @@ def test_a_certificate_of_somebody_else(authority: Authority, protocol: str) -> 
     ],
     ids=["not found", "page", "no HTTP", "no HTTP/2", "reset", "closed"],
 )
-@pytest.mark.mostly_nightly
+@pytest.mark.nightly
 def test_servers_that_do_not_answer_over_https(
     authority: Authority, alpn: str, talk: Callable[[ssl.SSLSocket], None], reason: str
 ) -> None:

@@ -75,6 +75,7 @@ async def put(database: SimulatedDatabase, key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(("moment", "survives"), [(1, False), (2, False), (3, False), (4, True)])
+@pytest.mark.mostly_nightly
 def test_a_crash_at_any_point(store: NodeStore, moment: int, *, survives: bool) -> None:
     """A crash before the commit leaves no change, one after it leaves all."""
     passed = [0]

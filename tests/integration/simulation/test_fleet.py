@@ -89,6 +89,7 @@ def store() -> Iterator[NodeStore]:
 
 @settings(max_examples=30)
 @given(runs=st.lists(RUNS, max_size=6), reversals=st.integers(0, 6))
+@pytest.mark.nightly
 def test_the_ledger_is_that_of_the_lead(
     store: NodeStore, runs: list[tuple[int, int, str]], reversals: int
 ) -> None:

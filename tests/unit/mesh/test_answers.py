@@ -99,6 +99,7 @@ def test_what_others_have_booked() -> None:
     assert other_bookings(answers) == {"a": 0.3, "b": 0.1}
 
 
+@pytest.mark.nightly
 def test_the_mesh_in_the_documentation_is_as_large_as_it_says() -> None:
     """The documented file of a full mesh expands to the 89,700 pairs of its figures."""
     [text] = re.findall(r"```toml\n(name = .*?)```", MESHES, re.DOTALL)

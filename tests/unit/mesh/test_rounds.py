@@ -66,6 +66,7 @@ def overlap(one: MeshRun, at: int, other: MeshRun, other_at: int) -> bool:
 
 @pytest.mark.parametrize("nodes", [2, 3, 10, 31, 100])
 @pytest.mark.parametrize("load", [0.6, 0.8, 0.95, 1.1, 1.4])
+@pytest.mark.mostly_nightly
 def test_a_full_mesh_is_placed_as_far_as_it_fits(nodes: int, load: float) -> None:
     """Up to a load of 95 % each run has a place, and beyond what fits, nearly all that can."""
     cells = max(2, math.ceil(2 * (nodes - 1) / load))

@@ -315,7 +315,7 @@ def test_a_burst_that_begins_at_once(policy: str, asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.mostly_nightly
+@pytest.mark.nightly
 def test_random_bursts_are_divided(seed: int) -> None:
     """Other weights, two to eight campaigns, other sizes, sets, and arrivals do as well."""
     rng = random.Random(seed)

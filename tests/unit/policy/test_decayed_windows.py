@@ -75,6 +75,7 @@ def test_old_usage_weighs_less() -> None:
         (FairshareKind.CEILING, 0, -10),
     ],
 )
+@pytest.mark.mostly_nightly
 def test_floors_only_raise_and_ceilings_only_lower(
     kind: FairshareKind, below: int, above: int
 ) -> None:

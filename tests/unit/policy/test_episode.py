@@ -332,6 +332,7 @@ def test_hard_limits_apply_in_the_last_round_only() -> None:
     st.integers(1, 8),
     st.sampled_from(["campaign-default", "gridserver-usage", "maui-fifo", "boinc-wrr"]),
 )
+@pytest.mark.nightly
 def test_no_soft_limit_is_exceeded_while_others_want_the_nodes(
     wanted: list[tuple[int, int, int]], size: int, name: str
 ) -> None:

@@ -208,6 +208,7 @@ JSON = strategies.recursive(
 
 
 @given(result=JSON, diags=JSON | strategies.sampled_from(['{"end": {}}', '{"end": {"sum": 5}}']))
+@pytest.mark.nightly
 def test_any_part_is_heard(result: Any, diags: Any) -> None:
     """A part of another host may be anything: it is a result of ours, or there is a reason."""
     throughput_spec = context("throughput").spec.model_dump(mode="json")

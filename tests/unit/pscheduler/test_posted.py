@@ -204,6 +204,7 @@ def test_a_long_list_in_a_long_list_is_not_compared_for_ever() -> None:
 
 
 @given(JSON)
+@pytest.mark.nightly
 def test_a_document_contains_itself(value: Any) -> None:
     """Containment is reflexive, and what was posted is told unchanged but for private members."""
     assert documents.contains(value, value, iter(range(10_000)))

@@ -71,6 +71,7 @@ def test_delivered_and_lost_runs_are_as_high_as_they_are_many() -> None:
         assert height == pytest.approx(count * unit, abs=0.02)
 
 
+@pytest.mark.nightly
 def test_what_is_drawn_over_time_is_all_that_was_promised() -> None:
     """The periods and the waiting times add up to the totals of the report."""
     report = report_of_world()

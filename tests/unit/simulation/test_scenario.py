@@ -90,6 +90,7 @@ def test_groups_without_names_are_distinct() -> None:
     assert len({arrival.key for arrival in arrivals}) == 6
 
 
+@pytest.mark.nightly
 def test_a_seed_draws_the_same_world() -> None:
     """Task creations and faults depend on the seed alone."""
     faults = named_scenario("faults")

@@ -24,6 +24,7 @@ def _rules(weights: dict[str, int]) -> dict[str, QueueView]:
 
 @settings(max_examples=60, deadline=None)
 @given(mix=MIXES, room=st.integers(6, 40))
+@pytest.mark.nightly
 def test_starts_stay_near_the_prices(mix: dict[str, tuple[int, int]], room: int) -> None:
     """All room is used up to the demand, and nobody loses more than the highest price buys."""
     # By that much the priorities of those who pause can differ. Mostly it is part of a start.
