@@ -557,7 +557,7 @@ class Archiver(Protocol):
 class Extra(Protocol):
     """An archiver whose client is an extra of this program, such as ``kafka``.
 
-    ``modules`` are the modules it imports when a destination is first used.
+    ``modules`` are the modules it imports when a destination is opened.
     """
 
     extra: str

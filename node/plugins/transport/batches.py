@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -49,6 +51,7 @@ class OwnArchiver:
     """
 
     ordered = False
+    modules: tuple[str, ...] = ()
     spec_model: type[Document]
     items: ClassVar[int] = 1000
     octets: ClassVar[int] = 8_000_000
@@ -69,7 +72,13 @@ class OwnArchiver:
         return None
 
     def open(self, spec: Any, host: ArchivingHost) -> Destination:
-        """Return the destination; it connects on first use."""
+        """Return the destination; it connects on first use.
+
+        Libraries are imported now: the time of the first delivery is for the peer alone.
+        """
+        for module in self.modules:
+            with contextlib.suppress(ImportError):  # which the delivery tells in words
+                importlib.import_module(module)
         destination: Destination = self.destination(spec, host, self.label(spec))
         return destination
 
