@@ -102,7 +102,7 @@ class CampaignLimits:
         beside = imagined or Imagined()
         runs = await self._read_counted_runs(connection, line, views, until, now, beside)
         level = await _limit_level(connection, terms, line, until)
-        delivered = await self._read_deliveries(connection, line, now)
+        delivered = await _delivered(connection, line, now)
         moved = await _moved(connection, line, views, until, now)
         spent = await ledger.spent(connection, budget_periods(line, views))
         booked = _Counting(runs, moved, spent)
@@ -120,7 +120,7 @@ class CampaignLimits:
             return {}
         until = now + BOOKED_AHEAD
         runs = await self._read_counted_runs(connection, holders, views, until, now)
-        delivered = await self._read_deliveries(connection, holders, now)
+        delivered = await _delivered(connection, holders, now)
         moved = await _moved(connection, holders, views, until, now)
         spent = await ledger.spent(connection, budget_periods(holders, views))
         counted = Counted(runs, delivered, moved, spent)
@@ -147,7 +147,7 @@ class CampaignLimits:
         counted = await self._read_counted_runs(
             connection, list(holders.values()), views, until, now
         )
-        delivered = await self._read_deliveries(connection, list(holders.values()), now)
+        delivered = await _delivered(connection, list(holders.values()), now)
         moved = await _moved(connection, list(holders.values()), views, until, now)
         spent = await ledger.spent(connection, budget_periods(holders.values(), views))
         booked = _Counting(counted, moved, spent)
@@ -187,16 +187,6 @@ class CampaignLimits:
             needs = {task: self._needs.of(*test) for task, test in tests.items()}
         nodes = {node.identity: node for node in self._nodes()}
         return [self._count(run, needs.get(run.task_id, {}), nodes) for run in booked]
-
-    async def _read_deliveries(
-        self, connection: Connection, line: Sequence[CampaignView], now: int
-    ) -> list[Charge]:
-        """Return what was delivered within the last days, if a limit depends on it."""
-        if not any(map(limits_delivered, line)):
-            return []
-        identities = [node.identity for node in self._nodes()]
-        used = await episodes.charges_by_hour(connection, now - LEDGER_LOOKBACK, now, identities)
-        return charges_of(used)
 
     def _count(
         self,
@@ -298,6 +288,16 @@ def _refusals_beyond(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUI
         if why is not None:
             refused[run.run] = why.at(room.name)
     return refused
+
+
+async def _delivered(
+    connection: Connection, line: Sequence[CampaignView], now: int
+) -> list[Charge]:
+    """Return what was delivered within the last days on any node, if a limit depends on it."""
+    if not any(map(limits_delivered, line)):
+        return []
+    used = await episodes.charges_by_hour(connection, now - LEDGER_LOOKBACK, now, None)
+    return charges_of(used)
 
 
 async def _moved(

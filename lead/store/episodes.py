@@ -329,10 +329,10 @@ async def notify_of_misses(connection: Connection, now: int) -> None:
         await notices.notify_all(connection, changes)
 
 
-charges_by_hour: Query[[int, int, Sequence[str]], list[tuple[str, int, int]]] = _SQL.rows(
+charges_by_hour: Query[[int, int, Sequence[str] | None], list[tuple[str, int, int]]] = _SQL.rows(
     "used_by_hour", as_tuple
 )
-"""Campaign, hour, and charge on these nodes, in thousandths of a seat times µs.
+"""Campaign, hour, and charge on these nodes, or on all, in thousandths of a seat times µs.
 
 Takes ``since``, ``until``, ``nodes``.
 """

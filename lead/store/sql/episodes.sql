@@ -440,11 +440,13 @@ WHERE policy_state.pool_id = changed.pool_id AND pool.id = changed.pool_id
 RETURNING pool.name, changed.before, changed.after;
 
 -- used_by_hour --
--- What each campaign was charged for on these nodes, hour by hour; thousandths of a seat times microseconds.
+-- What each campaign was charged for on these nodes (null: on all, also those that another lead alone knows), hour by hour;
+-- thousandths of a seat times microseconds.
 SELECT campaign.name, charge_hour.hour, sum(charge_hour.amount)::bigint AS amount
 FROM charge_hour
 INNER JOIN campaign ON charge_hour.campaign_id = campaign.id
-WHERE charge_hour.hour >= $1 AND charge_hour.hour < $2 AND charge_hour.node = ANY($3::text [])
+WHERE
+    charge_hour.hour >= $1 AND charge_hour.hour < $2 AND ($3::text [] IS NULL OR charge_hour.node = ANY($3))
 GROUP BY campaign.name, charge_hour.hour
 ORDER BY campaign.name, charge_hour.hour;
 
