@@ -172,9 +172,11 @@ _NUMBERS = count(1)
 
 CLEAR_CAMPAIGNS = """
 DELETE FROM charge; DELETE FROM charge_hour; DELETE FROM pool; DELETE FROM campaign WHERE id > 1;
+DELETE FROM campaign_lead;
 UPDATE campaign SET parent_id = NULL, parent_depth = NULL, weight = 1, level = 5, revision = 1,
     target_seats = NULL, target_share = NULL, target_borrow = NULL, target_lend = NULL,
-    budget = NULL, limits = '{}', owner = NULL, changed_at = created_at;
+    budget = NULL, limits = '{}', owner = NULL, timed_weights = '[]', leads = '{}',
+    changed_at = created_at;
 ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
 """
 """Restores the initial state of the campaigns: only the default one exists, unchanged."""
