@@ -265,8 +265,9 @@ class Sites:
                     ("notify_node", f"node {other.name} added"),
                 ):
                     await connection.execute(SQL[query], *words, timeout=LAID_S)
-            finally:
                 await connection.close(timeout=LAID_S)
+            finally:
+                connection.terminate()  # one that did not answer in time says no farewell
             return True
         return False
 
