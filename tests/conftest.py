@@ -198,7 +198,8 @@ SELECT purge_audit('infinity', 1000000);
 UPDATE generation
 SET
     successor = NULL, copy_of = NULL, host = NULL, sealed_by = NULL, clock_at = NULL,
-    believed_at = NULL, believed_boot = NULL, believed_uptime = NULL, aged_at = NULL;
+    believed_at = NULL, believed_boot = NULL, believed_uptime = NULL, aged_at = NULL,
+    former_url = NULL;
 UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';
 {_NEWLY_SET_UP}
 DO $$

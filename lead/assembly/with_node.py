@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from uuid import UUID
@@ -146,18 +147,17 @@ def dependencies_of(
     node: NodeService, participant_of: Callable[[str], ParticipantClient]
 ) -> LeadDependencies:
     """Return the functions of the node that the lead uses."""
+    shared = shared_campaigns_of(node)
     return LeadDependencies(
         participant_of=participant_of,
         relocate=node.foreign_targets.relocated,
         choose_tool=node.capabilities.agree,
         refuse_task=node.termination.refuse_task,
         lose_run=node.termination.lose_run,
-        limits=LeadLimits(
-            campaign_limits_of(node), node.time_line.limits, shared_campaigns_of(node)
-        ),
+        limits=LeadLimits(campaign_limits_of(node), node.time_line.limits, shared),
         displacement=campaign_displacement_of(node),
         reconciliation=reconciliation_dependencies(node),
-        seats=seat_dependencies(node, participant_of),
+        seats=replace(seat_dependencies(node, participant_of), learn_uses=shared.learn),
         instruments=node.core.instruments,
         steps=node.core.steps,
     )

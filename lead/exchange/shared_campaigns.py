@@ -26,7 +26,7 @@ from node.model.errors import ParleyError
 from node.model.wire.shared_campaigns import CampaignUse, CampaignUseRequest
 from node.runtime.clock import Clock
 from node.store import campaigns
-from node.store.campaigns import ChargedHour, SharedCampaign
+from node.store.campaigns import SharedCampaign
 from node.store.database import Connection, Database
 
 _FRESH = times.SECOND
@@ -123,7 +123,7 @@ class SharedCampaigns:
 async def _keep(
     lead: str, told: Sequence[str], since: int, use: CampaignUse, connection: Connection
 ) -> None:
-    hours = {each[:3]: ChargedHour(*each) for each in use.hours if each.hour >= since}
+    hours = {each[:3]: each for each in use.hours if each.hour >= since}
     less = await campaigns.keep_hours(
         connection, lead, told, since, use.until, list(hours.values())
     )

@@ -145,9 +145,7 @@ class Announcer:
 
     async def previous_url(self) -> str | None:
         """Return where this node was, by what it announced last; None if nobody could reach it."""
-        async with self._database.transaction() as connection:
-            stored = await nodes.lock_announcement(connection, self._identity)
-        before = None if stored is None else _announcement_in(stored, self._identity)
+        before = await self._announced_last()
         return None if before is None else before.url
 
     async def place_before(self) -> str | None:
@@ -155,12 +153,15 @@ class Announcer:
 
         None if the owner has brought it here, which makes a newer generation.
         """
-        async with self._database.transaction() as connection:
-            stored = await nodes.lock_announcement(connection, self._identity)
-        before = None if stored is None else _announcement_in(stored, self._identity)
+        before = await self._announced_last()
         if before is None or before.generation != self._database.generation:
             return None
         return None if before.url == self._url else before.url
+
+    async def _announced_last(self) -> Announcement | None:
+        async with self._database.transaction() as connection:
+            stored = await nodes.lock_announcement(connection, self._identity)
+        return None if stored is None else _announcement_in(stored, self._identity)
 
     async def goes_on_at(self, url: str) -> bool | None:
         """Return whether a node with this key calls itself by a URL; None if it may.

@@ -155,7 +155,7 @@ class Campaigns:
             require_revision(name, patch.revision, known.revision)
             now = self._clock.now()
             new = _with_beginning(settings_of(_patched_document(known.settings, patch)), known, now)
-            new = self._with_leads(new)
+            new = self._with_leads(new, known.settings.leads)
             if new == known.settings:
                 return
             await self._check(connection, new, there, known.settings)
@@ -175,20 +175,24 @@ class Campaigns:
             await notices.notify(connection, "campaign", name, "changed")
         await self.refresh()
 
-    def _with_leads(self, settings: CampaignSettings) -> CampaignSettings:
+    def _with_leads(
+        self, settings: CampaignSettings, had: Collection[str] = ()
+    ) -> CampaignSettings:
         """Return the settings with the identities of the leads that share the campaign.
+
+        Those that it ``had`` may stay, though they are not known here any more.
 
         :raises InvalidDocument: one is not known here, or is this node itself.
         """
-        found = [self._find_node(word) for word in settings.leads]
-        faults = [
-            FieldFault(f"/leads/{place}", fault)
-            for place, (word, known) in enumerate(zip(settings.leads, found, strict=True))
-            if (fault := _lead_fault(word, known)) is not None
-        ]
+        identities, faults = set[str](), []
+        for place, word in enumerate(settings.leads):
+            known = None if word in had else self._find_node(word)
+            if word not in had and (fault := _lead_fault(word, known)) is not None:
+                faults.append(FieldFault(f"/leads/{place}", fault))
+            identities.add(word if known is None else known.identity)
         if faults:
             raise InvalidDocument(faults)
-        return replace(settings, leads=sorted({it.identity for it in found if it is not None}))
+        return replace(settings, leads=sorted(identities))
 
     async def _check(
         self,

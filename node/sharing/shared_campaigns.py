@@ -12,7 +12,6 @@ from node.model.wire.shared_campaigns import (
     HOURS_MAX,
     CampaignUse,
     CampaignUseRequest,
-    ChargedHour,
 )
 from node.store import campaigns
 from node.store.database import Database
@@ -31,5 +30,4 @@ async def tell_use(database: Database, sender: str, request: CampaignUseRequest)
     if len(rows) > HOURS_MAX:
         until = max(rows[-1].hour, rows[0].hour + times.HOUR)
         rows = [row for row in rows[:HOURS_MAX] if row.hour < until]
-    hours = tuple(ChargedHour(**vars(row)) for row in rows)
-    return CampaignUse(campaigns=tuple(shared), hours=hours, until=until)
+    return CampaignUse(campaigns=tuple(shared), hours=tuple(rows), until=until)

@@ -9,9 +9,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from node.model.errors import Conflict
+from node.model.wire.shared_campaigns import ChargedHour
 from node.store import notices
 from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Record
-from node.store.statements import Purge, Query, Statements, columns_of, spread
+from node.store.statements import Purge, Query, Statements, spread
 
 _SQL = Statements("node.store", "campaigns")
 
@@ -267,17 +268,6 @@ class SharedCampaign:
     budget_since: int | None
 
 
-@dataclass(frozen=True)
-class ChargedHour:
-    """The charge of a campaign for an hour on one node: thousandths of a seat times µs, bytes."""
-
-    campaign: str
-    hour: int
-    node: str
-    amount: int
-    bytes: int
-
-
 shared: Query[[], list[SharedCampaign]] = _SQL.rows("shared", SharedCampaign)
 """The campaigns that are shared with other leads, one for each lead, by name."""
 
@@ -302,7 +292,7 @@ async def keep_hours(
     hours: Sequence[ChargedHour],
 ) -> list[str]:
     """Replace what a lead has told of these campaigns; return those that have less now."""
-    columns = columns_of(ChargedHour, hours)
+    columns = [[each[place] for each in hours] for place in range(len(ChargedHour._fields))]
     rows = await connection.fetch(_SQL["keep_hours"], lead, names, since, until, *columns)
     return [row[0] for row in rows]
 

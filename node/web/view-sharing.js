@@ -44,7 +44,7 @@ const LISTS = {
 
 const reason = (text) => (text ? element("p", { class: "reason" }, text) : null);
 
-const sharedWith = ({ lead, reason: why }) => element("p", { class: "reason" }, `one with that of ${lead}${why ? `: ${why}` : ""}`);
+const sharedWith = ({ lead, reason: why }) => element("p", why ? { class: "reason" } : {}, `one with that of ${lead}${why ? `: ${why}` : ""}`);
 
 const warnings = (record, now) => record.warnings.map((each) => reason(readable(each, now)));
 

@@ -210,3 +210,20 @@ async def test_leads_are_known_nodes(world: World) -> None:
         ("/leads/1", "is this node itself; name the other leads that share the campaign"),
         ("/leads/2", "no node nobody is known here; add it first: parley node add"),
     ]
+
+
+async def test_a_campaign_is_edited_though_a_lead_is_not_known_any_more(world: World) -> None:
+    """A lead that was removed stays named, with the reason, until the campaign is edited so."""
+    a, b = await world.two()
+    await _campaign(a, "b", budget=BUDGET)
+    a.node.directory.fill([known for known in a.node.directory.all if known.is_self])
+    await _learn(a)
+    await a.node.campaigns.edit("ops", CampaignPatch.model_validate({"weight": 3}))
+    shown = await _shown(a)
+    assert shown.weight == 3
+    assert shown.leads == (b.identity,)
+    assert [told.reason for told in shown.shared] == [
+        f"no node with the key {b.identity} is known here"
+    ]
+    await a.node.campaigns.edit("ops", CampaignPatch.model_validate({"leads": []}))
+    assert (await _shown(a)).leads == ()

@@ -26,7 +26,8 @@ class ChargedHour(NamedTuple):
 
     campaign: Name
     hour: Micros
-    node: Annotated[str, StringConstraints(max_length=200)]
+    node: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
+    """Its key."""
     amount: Annotated[int, Field(ge=0, le=_AMOUNT_MAX)]
     """Thousandths of a seat times microseconds."""
     bytes: Annotated[int, Field(ge=0, le=_AMOUNT_MAX)]
